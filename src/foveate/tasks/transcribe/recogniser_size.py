@@ -25,7 +25,7 @@ OFTEN = 20
 HOURS = 20
 """Below so many hours of sound, speeds are varied, which takes as much room for each speed."""
 SPEEDS = (0.9, 1.0, 1.1)
-BATCH, EPOCHS = 8_000, 60
+BATCH, EPOCHS = 4_000, 60
 """The vectors of a batch, and how often the data are read."""
 OUTPUTS = 2.0
 """The outputs for each token of a usual text: a blank fits between any two."""
@@ -158,8 +158,8 @@ def _tokeniser(recordings: _Recordings) -> tuple[dict[str, Any], str, float]:
 
 
 def _model(recordings: _Recordings, tokens: float, tier: int) -> tuple[dict[str, Any], str, float]:
-    """The model, its description, and the seconds of one core that a step of `BATCH` vectors takes."""
-    layers, width, pace = ((4, 128, 0.9), (6, 192, 2.1), (8, 256, 4.4))[tier]
+    """The model, its description, and the seconds of one core that a step of `BATCH` vectors takes, as measured."""
+    layers, width, pace = ((4, 128, 0.3), (6, 192, 0.75), (8, 256, 1.6))[tier]
     factor = next((one for one in (8, 4, 2) if recordings.vectors / one >= OUTPUTS * tokens), 1)
     audio = isinstance(recordings.reader, AudioReader) and recordings.reader.stack == 1
     spectra = 1 + recordings.reader.deltas if isinstance(recordings.reader, AudioReader) else 1
