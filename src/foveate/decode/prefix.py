@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,20 @@ class Link(NamedTuple):
     before: "Link | None"
     frames: TokenFrames
     value: float
+
+    @property
+    def chain(self) -> "list[Link]":
+        """The links of a path, first token first."""
+        links, link = list[Link](), self
+        while link.before is not None:
+            links.append(link)
+            link = link.before
+        return [link, *reversed(links)]
+
+    def __reduce__(self) -> Any:
+        """A copy and a pickle go through the chain in a loop: link within link would exceed Python's recursion."""
+        chain = self.chain
+        return linked, ([tuple(link.frames) for link in chain], [link.value for link in chain])
 
 
 class Path(NamedTuple):
@@ -170,6 +184,14 @@ def _greedy(beam: Beam, label: int, places: dict[tuple[int, ...], int]) -> tuple
         return beam.greedy, BLANK
     tokens = (*beam.prefixes[beam.greedy].tokens, label)
     return (places[tokens], BLANK) if tokens in places else (beam.greedy, label)
+
+
+def linked(frames: Sequence[Sequence[int]], values: Sequence[float]) -> Link | None:
+    """The last link of a path whose tokens stand on these frames, first token first; None without tokens."""
+    link = None
+    for span, value in zip(frames, values, strict=True):
+        link = Link(link, TokenFrames(*span), value)
+    return link
 
 
 def added(x: float, y: float) -> float:

@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from foveate import native
-from foveate.decode.frame import TokenFrames
-from foveate.decode.prefix import IMPOSSIBLE, NOWHERE, Beam, Link, Path, Prefix
+from foveate.decode.prefix import IMPOSSIBLE, NOWHERE, Beam, Path, Prefix, linked
 
 
 def advanced_by_kernel(
@@ -52,10 +51,7 @@ def advanced_by_kernel(
 def _path(score: float, spans: np.ndarray, values: np.ndarray) -> Path:
     if score == IMPOSSIBLE:
         return NOWHERE
-    link = None
-    for span, value in zip(spans.tolist(), values.tolist(), strict=False):
-        link = Link(link, TokenFrames(*span), value)
-    return Path(score, link)
+    return Path(score, linked(spans.tolist(), values[: len(spans)].tolist()))
 
 
 def _address(array: np.ndarray) -> ctypes.c_void_p:

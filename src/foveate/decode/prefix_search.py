@@ -234,12 +234,7 @@ def _cut(prefix: Prefix, count: int) -> Prefix:
 
 
 def _links(link: Link | None) -> list[Link]:
-    """The links of a path, first token first."""
-    links = []
-    while link is not None:
-        links.append(link)
-        link = link.before
-    return links[::-1]
+    return [] if link is None else link.chain
 
 
 def frames_of(link: Link | None) -> tuple[TokenFrames, ...]:

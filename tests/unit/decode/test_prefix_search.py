@@ -1,7 +1,9 @@
 """Prefix search finds the texts with the largest sums over their paths."""
 
+import copy
 import itertools
 import math
+import pickle
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -156,6 +158,22 @@ def test_a_state_is_a_value(way: str) -> None:
     search.advance(middle, scores[:12], last=True)
     second, _ = search.advance(middle, scores[12:], last=True)
     assert first.hypotheses(10) == second.hypotheses(10)
+
+
+def test_a_state_with_many_tokens_that_may_change_is_copied_and_saved() -> None:
+    clear = torch.arange(8_000)[:, None] % 3 + 1 == torch.arange(5)
+    scores = (12.0 * clear).log_softmax(-1)
+    scores[0] = torch.tensor([-9.0, 9.0, 0.0, 0.0, 8.9]).log_softmax(-1)  # this token stays open, and all after it
+    search = PrefixStream(CTCConfig(beam=2))
+    state, text = search.advance(search.begin(), scores[:7_900], last=False)
+    assert len(text.tokens) == 7_900
+    assert text.certain == 0
+    saved = pickle.dumps(state)
+    whole, _ = search.advance(state, scores[7_900:], last=True)
+    for copied in (pickle.loads(saved), copy.deepcopy(state)):
+        assert copied.hypotheses(2) == state.hypotheses(2)
+        after, _ = search.advance(copied, scores[7_900:], last=True)
+        assert after.hypotheses(2) == whole.hypotheses(2)
 
 
 def speech(length: int) -> Tensor:
