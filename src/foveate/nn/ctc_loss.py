@@ -9,6 +9,8 @@ from foveate.nn.packing import Packing
 
 BLANK = 0
 """The id of the blank, which is also that of padding: neither is ever part of a text."""
+FLOOR = -1e30
+"""A log-probability that stands for −∞: below the sum of any real path, and a million of it are still a float32."""
 NAMED = 8
 """The number of rows that a message lists."""
 
@@ -38,6 +40,10 @@ def ctc_losses(
     `without_ends` returns them. Log-probabilities are logits too: log softmax leaves them as they are. What stands in
     padding has no influence and the gradient 0.
 
+    A logit of −∞ makes its label impossible on its frame, and has the gradient 0. A target that only impossible labels
+    could spell has the loss ∞, and its row has the gradient 0. A frame whose labels are all impossible makes its row
+    NaN.
+
     >>> even = torch.zeros(1, 2, 3)  # two frames, three labels of probability 1/3
     >>> ctc_losses(even, torch.tensor([2]), torch.tensor([1]), torch.tensor([1])).neg().exp() * 9  # 11, 01 and 10
     tensor([3.0000])
@@ -51,8 +57,21 @@ def ctc_losses(
     _require_labels(target, logits.shape[-1])
     padding = torch.arange(logits.shape[1], device=logits.device) >= lengths[:, None]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).masked_fill(padding[:, :, None], 0.0)
+    log_probabilities = logits.log_softmax(-1)
+    hidden = log_probabilities == -torch.inf
+    if not bool(hidden.any()):
+        return _losses(log_probabilities, lengths, target, target_lengths)
+    with torch.no_grad():
+        hopeless = _losses(log_probabilities, lengths, target, target_lengths) == torch.inf
+    # torch's gradient subtracts −∞ from −∞. A floor leaves the sums as they are, because every path below it has the
+    # probability 0; rows without a path over it are taken out, as differences of large numbers have no digits there.
+    floored = log_probabilities.masked_fill(hidden, FLOOR).masked_fill(hopeless[:, None, None], 0.0)
+    return _losses(floored, lengths, target, target_lengths).masked_fill(hopeless, torch.inf)
+
+
+def _losses(log_probabilities: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Tensor:
     losses: Tensor = torch.nn.functional.ctc_loss(
-        logits.log_softmax(-1).transpose(0, 1), target, lengths, target_lengths, blank=BLANK, reduction="none"
+        log_probabilities.transpose(0, 1), target, lengths, target_lengths, blank=BLANK, reduction="none"
     )
     return losses
 

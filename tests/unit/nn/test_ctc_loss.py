@@ -50,6 +50,63 @@ def test_its_gradient_is_that_of_the_sum_over_all_paths(normalised: bool) -> Non
     assert torch.autograd.gradcheck(lambda x: ctc_losses(x, lengths, *batch(TEXTS)), logits)
 
 
+def hidden(logits: Tensor, labels: list[tuple[int, int, int]]) -> Tensor:
+    """The logits with −∞ at these rows, frames and labels."""
+    places = torch.zeros_like(logits, dtype=torch.bool)
+    for place in labels:
+        places[place] = True
+    return logits.masked_fill(places, -math.inf)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_impossible_labels_leave_the_gradient_of_possible_paths(normalised: bool) -> None:
+    lengths = torch.tensor([3, 2, 3, 3, 4])
+    labels = [(0, 1, 1), (1, 0, 2), (2, 0, 0), (2, 2, 1), (3, 1, 1), (4, 0, 2), (4, 1, 0), (4, 3, 2)]
+    logits = hidden(torch.randn(5, 4, 3, dtype=torch.float64), labels)
+    logits = (logits.log_softmax(-1) if normalised else logits).requires_grad_()
+    apart = logits.detach().exp().requires_grad_()  # by probabilities, whose product has a gradient at 0
+    shares = (apart / apart.sum(-1, keepdim=True))[:, :, None]
+    expected = []
+    for row, length, text in zip(shares[:, :, 0], lengths.tolist(), TEXTS, strict=True):
+        paths = [path for path in itertools.product(range(3), repeat=length) if collapsed(path) == text]
+        expected.append(-torch.stack([row[range(length), path].prod() for path in paths]).sum().log())
+    losses = ctc_losses(logits, lengths, *batch(TEXTS))
+    torch.testing.assert_close(losses, torch.stack(expected))
+    (gradient,) = torch.autograd.grad(losses.sum(), logits)
+    (by_share,) = torch.autograd.grad(torch.stack(expected).sum(), apart)
+    torch.testing.assert_close(gradient, by_share * apart.detach())  # d/dx = eˣ · d/d(eˣ)
+    assert bool((gradient[logits == -math.inf] == 0).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_target_that_only_impossible_labels_spell_has_an_infinite_loss_and_no_gradient(dtype: torch.dtype) -> None:
+    base = (30 * torch.randn(3, 200, 4)).to(dtype)
+    logits = hidden(base, [(1, frame, 2) for frame in range(200)] + [(2, 4, 0), (2, 9, 3)]).requires_grad_()
+    lengths, texts = torch.tensor([200, 200, 180]), [[1, 1, 3], [2, 1], [3, 2]]
+    losses = ctc_losses(logits, lengths, *batch(texts))
+    assert losses[1] == math.inf
+    assert bool(losses[[0, 2]].isfinite().all())
+    (gradient,) = torch.autograd.grad(losses[[0, 2]].sum(), logits, retain_graph=True)
+    (with_all,) = torch.autograd.grad(losses.sum(), logits)
+    assert torch.equal(gradient, with_all)
+    assert bool((with_all[1] == 0).all())
+    assert bool(with_all.isfinite().all())
+    alone = logits[:1].detach().requires_grad_()
+    (own,) = torch.autograd.grad(ctc_loss(alone, lengths[:1], *batch(texts[:1])), alone)
+    assert torch.equal(with_all[:1], own)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_impossible_labels_of_half_precision_have_the_gradient_of_float32(dtype: torch.dtype) -> None:
+    logits = hidden(torch.randn(1, 40, 5).to(dtype), [(0, frame, frame % 4) for frame in range(0, 40, 3)])
+    arguments = torch.tensor([40]), *batch([[1, 2, 3]])
+    half, single = logits.clone().requires_grad_(), logits.float().requires_grad_()
+    for one in (half, single):
+        ctc_loss(one, *arguments).backward()
+    assert torch.equal(half.grad, single.grad.to(dtype))
+    assert bool(half.grad.isfinite().all())
+
+
 def test_padding_and_the_other_rows_have_no_influence() -> None:
     lengths = torch.tensor([3, 7, 5])
     logits = torch.randn(3, 7, 4)
