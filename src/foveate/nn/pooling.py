@@ -1,4 +1,4 @@
-"""Pooling computes one vector from a sequence of vectors."""
+"""Pooling computes one vector from a sequence of vectors, and zeros from an empty one."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -51,22 +51,28 @@ class MeanPooling(nn.Module):
     """c = (1/n) Σ_i h_i"""
 
     def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
-        return packing.unpack(x).sum(1) / packing.lengths[:, None].to(x.dtype)
+        return packing.unpack(x).sum(1) / packing.lengths.clamp(min=1)[:, None].to(x.dtype)
 
 
 class MaxPooling(nn.Module):
     """c_j = max_i h_ij"""
 
     def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
+        if not packing.length:
+            return x.new_zeros(packing.batch, x.shape[1])
         real = torch.arange(packing.length, device=x.device) < packing.lengths[:, None]
-        return packing.unpack(x).masked_fill(~real[..., None], float("-inf")).amax(1)
+        largest = packing.unpack(x).masked_fill(~real[..., None], float("-inf")).amax(1)
+        return largest.masked_fill((packing.lengths == 0)[:, None], 0.0)
 
 
 class FirstPooling(nn.Module):
     """c = h_1, the vector of the begin symbol, like BERT"""
 
     def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
-        return x.index_select(0, packing.starts[:-1])
+        if not len(x):
+            return x.new_zeros(packing.batch, x.shape[1])
+        first = packing.starts[:-1].clamp(max=len(x) - 1)  # an empty row at the end starts after all tokens
+        return x.index_select(0, first).masked_fill((packing.lengths == 0)[:, None], 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,6 +88,8 @@ class RecurrentLayer(nn.Module):
     ) -> tuple[Float[Tensor, "batch length hidden_dim"], LayerState]:
         """Outputs, and the state after each sequence's last real input. Outputs at padding are undefined."""
         state = self.initial(x, len(x)) if state is None else state
+        if lengths is not None and not bool((lengths > 0).all()):
+            return self._past_empty(x, lengths, state)
         if isinstance(self.rnn, LectureGRU):
             return _with_final(self.rnn(x, state[0]), lengths)
         stacked = tuple(part[None].contiguous() for part in state)
@@ -101,6 +103,16 @@ class RecurrentLayer(nn.Module):
             outputs, final = self.rnn(packed, stacked)
             outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
         return outputs, tuple(part[0] for part in final)
+
+    def _past_empty(self, x: Tensor, lengths: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+        """Rows without inputs keep their state; the others are computed without them."""
+        rows = lengths.nonzero()[:, 0]
+        if not len(rows):
+            return x.new_zeros(*x.shape[:2], self.hidden_dim), state
+        outputs, after = self(x[rows], lengths[rows], tuple(part[rows] for part in state))
+        whole = outputs.new_zeros(*x.shape[:2], self.hidden_dim).index_copy(0, rows, outputs)
+        pairs = zip(state, after, strict=True)
+        return whole, tuple(before.to(new.dtype).index_copy(0, rows, new) for before, new in pairs)
 
     def step(self, x: Float[Tensor, "batch input_dim"], state: LayerState) -> LayerState:
         """The state after one more input; its first tensor is the output."""

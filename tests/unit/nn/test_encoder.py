@@ -29,6 +29,8 @@ BLOCK = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=16, norm="pre")
 ENCODERS: list[EncoderConfig] = [
     RNNEncoderConfig(hidden_dim=5, num_layers=2),
     RNNEncoderConfig(hidden_dim=5, cell="lstm", bidirectional=False),
+    RNNEncoderConfig(hidden_dim=5, cell="lstm", num_layers=2, skip=True, layer_norm=True),
+    RNNEncoderConfig(hidden_dim=5, cell="lecture_gru"),
     CNNEncoderConfig(hidden_dim=7),
     WindowEncoderConfig(hidden_dim=7, num_layers=2),
     WindowEncoderConfig(hidden_dim=7, window=2),
@@ -58,6 +60,26 @@ def test_neither_padding_nor_neighbours_in_the_batch_change_a_vector(config: Enc
         alone = encoder(x[row : row + 1, :length], packing=Packing(LENGTHS[row : row + 1], length))
         torch.testing.assert_close(wide[row, :length], alone[0], rtol=1e-5, atol=1e-5)
         assert not wide[row, length:].any()
+
+
+@pytest.mark.parametrize("config", ENCODERS, ids=name)
+def test_rows_without_tokens_give_nothing_and_change_nothing(config: EncoderConfig) -> None:
+    encoder, lengths = config.build_for(6).double().eval(), torch.tensor([0, 4, 0, 7, 1, 0])
+    x = torch.randn(6, 7, 6, dtype=torch.float64, requires_grad=True)
+    results = []
+    for rows in (torch.arange(6), lengths.nonzero()[:, 0]):
+        encoded = encoder(x[rows], packing=Packing(lengths[rows], 7))
+        loss = (encoded * torch.linspace(-1, 1, encoded[0].numel()).view_as(encoded[0])).sum()
+        results.append((encoded, *torch.autograd.grad(loss, [x, *encoder.parameters()])))
+    (with_empty, *gradients), (without, *expected) = results
+    torch.testing.assert_close(with_empty[lengths > 0], without, rtol=0, atol=1e-12)
+    assert not with_empty[lengths == 0].any()
+    for gradient, one in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, one, rtol=1e-12, atol=1e-12)
+    for empty in (torch.tensor([0, 0]), torch.tensor([0])):
+        encoded = encoder(x[: len(empty), :0], packing=Packing(empty, 0))
+        assert encoded.shape == (len(empty), 0, encoder.output_dim)
+        assert not encoder(x[: len(empty)], packing=Packing(empty, 7)).any()
 
 
 @pytest.mark.parametrize("config", ENCODERS, ids=name)
@@ -119,6 +141,18 @@ def test_pooling_sees_no_padding(config: PoolingConfig) -> None:
     for row, length in enumerate(LENGTHS.tolist()):
         alone = pooling(x[row, :length], packing=Packing(LENGTHS[row : row + 1], length))
         torch.testing.assert_close(wide[row], alone[0])
+
+
+@pytest.mark.parametrize("config", POOLINGS, ids=name)
+def test_the_vector_of_an_empty_row_is_zero_and_the_others_stay(config: PoolingConfig) -> None:
+    pooling, lengths = config.build(6).double().eval(), torch.tensor([0, 4, 0, 7, 1, 0])
+    x = torch.randn(12, 6, dtype=torch.float64, requires_grad=True)
+    pooled = pooling(x, packing=Packing(lengths, 7))
+    expected = pooling(x, packing=Packing(lengths[lengths > 0], 7))
+    torch.testing.assert_close(pooled[lengths > 0], expected, rtol=0, atol=1e-12)
+    assert not pooled[lengths == 0].any()
+    torch.testing.assert_close(*(torch.autograd.grad((each**2).sum(), x)[0] for each in (pooled, expected)))
+    assert pooling(x[:0], packing=Packing(torch.tensor([0, 0]), 0)).tolist() == [[0.0] * 6] * 2
 
 
 def test_the_recorded_weights_of_attention_pooling_make_its_vector() -> None:

@@ -53,7 +53,7 @@ def frames(*lengths: int, padding: int = 0, garbage: float = math.nan) -> tuple[
 
 @each
 @settings(deadline=None, max_examples=15)
-@given(lengths=st.lists(st.integers(1, 21), min_size=1, max_size=4), padding=st.integers(0, 5))
+@given(lengths=st.lists(st.integers(0, 21), min_size=1, max_size=4), padding=st.integers(0, 5))
 def test_a_row_gets_the_same_vectors_alone_as_in_a_padded_batch(name: str, lengths: list[int], padding: int) -> None:
     layer = built(name)
     x, packing = frames(*lengths, padding=padding)
@@ -64,6 +64,21 @@ def test_a_row_gets_the_same_vectors_alone_as_in_a_padded_batch(name: str, lengt
         alone, one = layer(x[number : number + 1, :length], packing=Packing(torch.tensor([length]), length))
         torch.testing.assert_close(together[number, : one.length], alone[0], rtol=0, atol=1e-12)
         assert not together[number, one.length :].any()
+
+
+@each
+def test_rows_without_frames_leave_the_gradients_of_the_others(name: str) -> None:
+    layer, gradients = built(name), []
+    for lengths in ((0, 7, 0, 2, 10, 0), (7, 2, 10)):
+        x, packing = frames(*lengths)
+        x.requires_grad_()
+        (layer(packing.pack(x), packing=packing)[0] ** 2).sum().backward()
+        assert x.grad is not None
+        assert not x.grad[packing.lengths == 0].any()
+        gradients.append([x.grad[packing.lengths > 0], *(weight.grad for weight in layer.parameters())])
+        layer.zero_grad()
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
 @each
