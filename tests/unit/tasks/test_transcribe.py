@@ -1,5 +1,6 @@
 """A transcriber's answers: by CTC, by attention, by both; with times; and the same alone and in a batch."""
 
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,13 @@ import torch
 
 from foveate.data.batch import Batch
 from foveate.data.feature import Vector, VectorRows
-from foveate.data.tokeniser import CharacterTokeniser, SentencePieceConfig, WordTokeniser
+from foveate.data.tokeniser import BOS, EOS, CharacterTokeniser, SentencePieceConfig, WordTokeniser
 from foveate.data.transcript import TextConfig
 from foveate.decode import BeamConfig, CTCConfig, GreedyConfig, JointConfig, prefix_search, viterbi
 from foveate.errors import DataError, UsageError
 from foveate.models import RecogniserConfig, SpellerConfig
 from foveate.nn import BlockConfig, SubsamplingConfig, TransformerEncoderConfig
-from foveate.tasks.transcribe.recognition import usual
+from foveate.tasks.transcribe.recognition import quick, search, usual
 from foveate.tasks.transcribe.use import Transcriber, word_spans
 
 WIDTH = 3
@@ -61,6 +62,33 @@ def test_a_transcript_depends_neither_on_the_batch_nor_on_its_neighbours(kind: s
         (alone,) = model.transcribe([recording])
         assert (alone.name, alone.texts, alone.words) == (one.name, one.texts, one.words)
         assert alone.log_probability == pytest.approx(one.log_probability, abs=1e-3)
+
+
+@KINDS
+def test_validation_takes_the_most_probable_label_or_token_at_every_step(kind: str) -> None:
+    model, rows = transcriber(kind).model, [ROWS.row(thing) for thing in things(6)]
+    with torch.no_grad():  # labels that change, and ends that come
+        for weight in model.parameters() if model.decoder else [model.ctc_output.weight]:
+            weight.mul_(12 if model.decoder is None else 2)
+    with torch.inference_mode():
+        written = [list(tokens) for tokens in quick(model, Batch.of(rows))]
+        for row, tokens in zip(rows, written, strict=True):
+            source = Batch.of([row])
+            assert [list(alone) for alone in quick(model, source)] == [tokens]
+            if model.decoder is None:
+                labels = [label for label, _ in groupby(model.ctc(source)[0][0].argmax(-1).tolist())]
+                assert tokens == [label for label in labels if label]
+            else:
+                logits = model(source, Batch.of([[BOS, *tokens, EOS]]))
+                logits[:, list(GreedyConfig().forbid)] = -torch.inf
+                best = logits.argmax(-1).tolist()
+                limit = 2 * int(model.encode(source).lengths) + 10
+                assert best[: len(tokens)] == tokens
+                assert len(tokens) == limit or best == [*tokens, EOS]
+    assert len({tuple(tokens) for tokens in written}) > 3
+    if model.decoder is None:
+        beams = model.encode(Batch.of(rows))
+        assert written != [list(one[0].tokens) for one in search(model, beams, CTCConfig(beam=10))]
 
 
 def test_the_best_texts_of_ctc_are_those_of_prefix_search() -> None:
