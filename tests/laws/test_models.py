@@ -55,7 +55,9 @@ from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, Hypothesis, beam_size, decode
 from foveate.models import (
     BahdanauConfig,
+    CaptionerConfig,
     FixedContextConfig,
+    GazeConfig,
     LuongConfig,
     ModelConfig,
     RecogniserConfig,
@@ -286,8 +288,28 @@ def recognisers() -> Iterator[tuple[str, RecogniserConfig]]:
         )
 
 
-CONFIGS: dict[str, ModelConfig | RecogniserConfig] = dict(
-    itertools.chain(fixed_contexts(), bahdanaus(), luongs(), transformers(), mechanisms(), recognisers())
+def captioners() -> Iterator[tuple[str, CaptionerConfig]]:
+    """Decoders of captioners, over encoders of patches."""
+    aware = AttentionConfig(score=LocationAwareConfig(hidden_dim=5, channels=2, width=3))
+    drawn = HardConfig(mode="sample", expectation=0.5, entropy_weight=0.01)
+    block = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="pre")
+    small = {"embedding_dim": 6, "hidden_dim": 8}
+    decoders = {
+        "soft": GazeConfig(**small),
+        "gru without a gate": GazeConfig(**small, cell="gru", gate=False),
+        "hard": GazeConfig(**small, attention=AttentionConfig(score=AdditiveConfig(), normaliser=drawn)),
+        "location_aware": GazeConfig(**small, attention=aware),
+        "without attention": GazeConfig(**small, attention=None),
+        "recurrent": SpellerConfig(**small, attention=AttentionConfig(score=AdditiveConfig())),
+        "transformer": TransformerSpellerConfig(block=block, num_layers=2),
+    }
+    encoder = TransformerEncoderConfig(block=block, num_layers=1)
+    for name, decoder in decoders.items():
+        yield f"captioner {name}", CaptionerConfig(encoder=encoder, decoder=decoder, embedding_dim=6)
+
+
+CONFIGS: dict[str, ModelConfig | RecogniserConfig | CaptionerConfig] = dict(
+    itertools.chain(fixed_contexts(), bahdanaus(), luongs(), transformers(), mechanisms(), recognisers(), captioners())
 )
 TRANSFORMERS = [name for name in CONFIGS if name.startswith("transformer")]
 DECODED = [
@@ -309,6 +331,7 @@ DECODED = [
     "transformer general",
     *(name for name, _ in mechanisms()),
     *(name for name, _ in recognisers()),
+    *(name for name, _ in captioners()),
 ]
 """Every architecture with every state it can carry; what stepping and selecting cannot tell apart is left out."""
 

@@ -2,8 +2,10 @@
 
 from foveate.models.bahdanau import Bahdanau, BahdanauConfig
 from foveate.models.bert import BERT, BERTConfig
+from foveate.models.captioner import AnyGazeConfig, Captioner, CaptionerConfig
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.models.fixed_context import FixedContext, FixedContextConfig
+from foveate.models.gaze import GazeConfig, GazeDecoder
 from foveate.models.gpt import GPT, GPTConfig
 from foveate.models.language_model import LanguageModel
 from foveate.models.llama import Llama, LlamaConfig
@@ -25,15 +27,20 @@ LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLanguageModelConfig | R
 __all__ = [
     "BERT",
     "GPT",
+    "AnyGazeConfig",
     "AnySpellerConfig",
     "BERTConfig",
     "Bahdanau",
     "BahdanauConfig",
+    "Captioner",
+    "CaptionerConfig",
     "Classifier",
     "ClassifierConfig",
     "FixedContext",
     "FixedContextConfig",
     "GPTConfig",
+    "GazeConfig",
+    "GazeDecoder",
     "LanguageModel",
     "LanguageModelConfig",
     "Llama",

@@ -83,9 +83,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         assert isinstance(attention, nn.Module)
         self.attention: Mechanism = attention
         self.max_length = shortest(attention)
-        normaliser = getattr(attention, "normaliser", None)
-        if normaliser is not None and restriction(normaliser, "learns_from_reward"):
-            self.reinforce = Reinforce(reward_weight=normaliser.reward_weight, entropy_weight=normaliser.entropy_weight)
+        self.reinforce = reinforce_for(attention)
 
     def encode(self, source: Batch, queries: int = 1) -> Memory:
         """Encode the sources for `queries` decoder positions."""
@@ -100,12 +98,8 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
             return super().loss(source, target, label_smoothing=label_smoothing)
         with choices() as samples:
             logits = self(source, target)
-        predicted = self.predicted(target)
-        rewards = torch.stack([-cross_entropy(*words) for words in _by_sentence(logits, predicted, target)])
-        real = torch.arange(target.ids.shape[1] - 1, device=logits.device) < target.lengths[:, None] - 1
-        choice = Choice(*(torch.cat(parts, -1) * real[:, None] for parts in zip(*samples, strict=True)))
-        reinforcement = self.reinforce(rewards.detach(), [choice])
-        return cross_entropy(logits, predicted, label_smoothing=label_smoothing) + reinforcement
+        loss = cross_entropy(logits, self.predicted(target), label_smoothing=label_smoothing)
+        return loss + reinforcement(self.reinforce, samples, logits, target)
 
     def drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
         return dropout(x, self.dropout, self.training)
@@ -212,6 +206,26 @@ def attend_step(
     at = replace(memory.at, query=now, aligned=False)
     context, weights = attend(attention, grouped, memory, at, previous)
     return context.flatten(0, 1), None if weights is None else weights.flatten(0, 1)
+
+
+def reinforce_for(attention: Mechanism | None) -> Reinforce | None:
+    """The loss that trains the attention if its normaliser samples."""
+    normaliser = getattr(attention, "normaliser", None)
+    if normaliser is None or not restriction(normaliser, "learns_from_reward"):
+        return None
+    return Reinforce(reward_weight=normaliser.reward_weight, entropy_weight=normaliser.entropy_weight)
+
+
+def reinforcement(
+    reinforce: Reinforce, samples: list[Choice], logits: Float[Tensor, "tokens vocab"], target: Batch
+) -> Float[Tensor, ""]:
+    """The loss that trains sampled attention, from its choices at each step and the teacher-forced logits."""
+    words = _by_sentence(logits, Seq2Seq.predicted(target), target)
+    rewards = torch.stack([-cross_entropy(*sentence) for sentence in words])
+    real = torch.arange(target.ids.shape[1] - 1, device=logits.device) < target.lengths[:, None] - 1
+    choice = Choice(*(torch.cat(parts, -1) * real[:, None] for parts in zip(*samples, strict=True)))
+    loss: Tensor = reinforce(rewards.detach(), [choice])
+    return loss
 
 
 def _by_sentence(

@@ -1,6 +1,6 @@
 """Hard attention: each query looks at one key."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -34,8 +34,21 @@ class Choice(NamedTuple):
     """The entropy of the distribution, in nats."""
 
 
-_listener: ContextVar[Callable[[Choice], None] | None] = ContextVar("foveate_choices", default=None)
-"""The function that receives every choice inside `choices()`."""
+class _Listener:
+    """The choices inside `choices()`, and the examples that use the distribution: the same at every step."""
+
+    def __init__(self) -> None:
+        self.taken: list[Choice] = []
+        self._chance: Float[Tensor, " batch"] | None = None
+
+    def chance(self, like: Tensor) -> Float[Tensor, " batch"]:
+        """A number in [0, 1) for each example, drawn once."""
+        if self._chance is None or len(self._chance) != len(like):
+            self._chance = torch.rand(len(like), device=like.device)
+        return self._chance
+
+
+_listener: ContextVar[_Listener | None] = ContextVar("foveate_choices", default=None)
 
 
 class Hard(nn.Module):
@@ -102,13 +115,14 @@ class Hard(nn.Module):
             drawn_from = torch.where(sees_some[..., None], distribution, 1.0).flatten(0, -2)
             place = drawn_from.multinomial(1).view(scores.shape[:-1])
             chosen = _one_hot(place, scores, visible)
+        listener = _listener.get() or _Listener()
         soft = torch.zeros(len(scores), 1, 1, dtype=torch.bool, device=scores.device)
         if self.expectation:
-            soft = torch.rand(soft.shape, device=scores.device) < self.expectation
-        if (report := _listener.get()) is not None:
+            soft = (listener.chance(scores) < self.expectation)[:, None, None]
+        if _listener.get() is not None:
             logs = torch.where(distribution > 0, distribution, 1.0).log()
             log_probability = torch.where(sees_some & ~soft, logs.gather(-1, place[..., None])[..., 0], 0.0)
-            report(Choice(log_probability, -(distribution * logs).sum(-1)))
+            listener.taken.append(Choice(log_probability, -(distribution * logs).sum(-1)))
         return torch.where(soft[..., None], distribution.to(scores.dtype), chosen)
 
     @property
@@ -214,6 +228,8 @@ def _one_hot(place: Int[Tensor, "batch heads query"], scores: Scores, visible: V
 def choices() -> Iterator[list[Choice]]:
     """Every choice that sampled attention (`Hard(mode="sample")`, training) makes inside the block, in order.
 
+    An example that uses the distribution in place of a draw does so at each call inside the block.
+
     >>> from foveate.attention import Attention, Hard
     >>> attention, x = Attention(normaliser=Hard(mode="sample")), torch.zeros(1, 1, 4, 2)
     >>> with choices() as taken:
@@ -221,10 +237,10 @@ def choices() -> Iterator[list[Choice]]:
     >>> taken[0].log_probability.exp().flatten(), taken[0].entropy.shape
     (tensor([0.2500, 0.2500, 0.2500, 0.2500]), torch.Size([1, 1, 4]))
     """
-    taken: list[Choice] = []
-    token = _listener.set(taken.append)
+    listener = _Listener()
+    token = _listener.set(listener)
     try:
-        yield taken
+        yield listener.taken
     finally:
         _listener.reset(token)
 
