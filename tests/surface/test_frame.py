@@ -91,16 +91,36 @@ def test_a_recording_gets_a_label_track_in_each_format(data: Path, run: Path, tm
     assert tuple(line.split("\t")[1] for line in columns) == labelled.labels
 
 
-def test_several_recordings_are_told_apart(data: Path, run: Path, foveate: Any) -> None:
+def test_a_bad_recording_does_not_end_the_others_and_a_pipe_is_one_of_them(
+    data: Path, run: Path, tmp_path: Path, foveate: Any
+) -> None:
+    one, bad = data.parent / "0.wav", tmp_path / "bad.wav"
+    bad.write_bytes(b"no sound")
+    said = foveate("tag", run, one, bad, "-", stdin=one.read_bytes())
+    assert (said.code, said.err.count("bad.wav is not a recording"), "1 of 3 inputs could not" in said.err) == (
+        3,
+        1,
+        True,
+    )
+    tracks = said.out.split("# ")[1:]
+    assert [track.splitlines()[0] for track in tracks] == [str(one), "standard input"]
+    assert tracks[0].splitlines()[1:] == tracks[1].splitlines()[1:]
+    samples, _ = soundfile.read(one, dtype="int16")
+    raw = foveate("tag", run, "--rate", RATE, stdin=samples.astype("<i2").tobytes())
+    assert raw.out.splitlines() == tracks[0].splitlines()[1:]
+    assert foveate("tag", run, stdin=f"{one}\n\n{one}\n".encode()).out.count(f"# {one}") == 2
+
+
+def test_several_recordings_are_told_apart(data: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
     one, two = data.parent / "0.wav", data.parent / "1.wav"
     assert [line for line in foveate("tag", run, one, two).out.splitlines() if line[0] == "#"] == [
         f"# {one}",
         f"# {two}",
     ]
-    assert {line.split()[0] for line in foveate("tag", run, one, two, "--format", "ctm").out.splitlines()} == {
-        "0.wav",
-        "1.wav",
-    }
+    other = tmp_path / one.name  # a base name tells nothing
+    other.write_bytes(two.read_bytes())
+    written = foveate("tag", run, one, other, "--format", "ctm")
+    assert {line.split()[0] for line in written.out.splitlines()} == {str(one), str(other)}
     said = foveate("tag", run, one, two, "--format", "textgrid")
     assert (said.code, "--format textgrid writes one recording." in said.err) == (2, True)
     said = foveate("tag", run, one, "--format", "ctm", "--columns")

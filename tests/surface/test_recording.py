@@ -75,6 +75,36 @@ def test_files_stretches_folders_and_pipes_are_written_down(clips: Path, run: Pa
     assert len(foveate("transcribe", run, clips.parent).out.splitlines()) == 40
 
 
+@pytest.mark.parametrize("stream", [(), ("--stream",)])
+def test_a_bad_recording_does_not_end_the_others_and_a_pipe_is_one_of_them(
+    clips: Path, run: Path, stream: tuple[str, ...], tmp_path: Path, foveate: Any
+) -> None:
+    one, two, bad = clips.parent / "00.wav", clips.parent / "01.wav", tmp_path / "bad.wav"
+    bad.write_bytes(b"no sound")
+    lines = [foveate("transcribe", run, name, *stream).out.rstrip("\n") for name in (one, two)]
+    said = foveate("transcribe", run, one, bad, tmp_path / "none.wav", "-", *stream, stdin=two.read_bytes())
+    assert said.out == f"{lines[0]}\n\n\n{lines[1]}\n"
+    assert said.code == 3
+    assert "foveate transcribe: 2 of 4 inputs could not be read; the reasons are above." in said.err
+    assert said.err.count("bad.wav is not a recording") == said.err.count("none.wav: there is no such file") == 1
+
+
+def test_a_full_disk_is_named_in_words(clips: Path, run: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        said = _process("transcribe", run, clips.parent / "00.wav", stdout=full)
+    _, err = said.communicate()
+    assert (said.returncode, err.count(b"\n")) == (4, 1), err
+    assert b"foveate transcribe: the output cannot be written: No space left on device." in err
+
+
+def _process(*words: object, stdout: Any = subprocess.PIPE) -> "subprocess.Popen[bytes]":
+    """The program in a process of its own."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    argv = [sys.executable, "-m", "foveate.cli", *map(str, words)]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "stdout": stdout}
+    return subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": path}, **pipes)
+
+
 @pytest.mark.parametrize("search", [(), ("--set", "kind=ctc"), ("--set", "kind=greedy"), ("--beam", "3")])
 def test_a_text_is_searched_for_as_asked(clips: Path, run: Path, search: tuple[str, ...], foveate: Any) -> None:
     said = foveate("transcribe", run, clips.parent / "00.wav", *search)

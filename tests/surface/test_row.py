@@ -103,6 +103,21 @@ def test_a_run_is_trained_used_measured_planned_and_reported(data: Path, tmp_pat
     planned = foveate("plan", "classify", "--data", str(data), *QUICK[:3])
     assert planned.code == 0, planned.err
     assert {"image": "Patches(size=2", "vector": "Vectors(width=2)", "audio": "Vectors(width=40)"}[kind] in planned.out
+    bad = tmp_path / f"bad{one.suffix}"
+    bad.write_bytes(b"nothing")
+    several = foveate("classify", str(run), str(bad), str(one), str(tmp_path / "none.wav"), str(one))
+    assert (several.code, several.err.count("foveate classify: "), " inputs could not be" in several.err) == (
+        3,
+        3,
+        True,
+    )
+    labels = foveate("classify", str(run), str(one)).out
+    assert several.out == f"\n{labels}\n{labels}"
+    if kind == "audio":
+        assert foveate("classify", str(run), "-", stdin=one.read_bytes()).out == labels
+    else:
+        refused = foveate("classify", str(run), str(one), "--rate", "8000")
+        assert (refused.code, "--rate goes with" in refused.err) == (2, True)
     (run / "report.html").unlink()
     assert foveate("report", str(run)).code == 0
     assert (run / "report.html").exists()

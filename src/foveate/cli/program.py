@@ -4,6 +4,7 @@ A command is a module of `foveate.cli` with `arguments(parser)` and `run(argumen
 """
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -49,6 +50,8 @@ def module_of(command: str) -> Any:
 
 def run(argv: Sequence[str]) -> int:
     """Run a command; returns its exit code. Raises KeyboardInterrupt while the command line is parsed."""
+    if sys.stdout is None:  # closed by the shell's >&-
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
     _speak_utf8()
     arguments = _parse(argv)
     hush(getattr(arguments, "quiet", False))
@@ -72,6 +75,15 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         _leave_pipe()
         return 0
+    except OSError as error:
+        if arguments.debug or error.errno not in FULL or error.filename is not None:
+            raise
+        tell(
+            f"foveate {arguments.command}: the output cannot be written: {error.strerror}. Free some space, or choose "
+            "another place."
+        )
+        _leave_pipe()
+        return SetupError.exit_code
     except (MemoryError, RuntimeError) as error:
         if arguments.debug or not _is_full(error):
             raise
@@ -93,6 +105,8 @@ def _permission(modules: Sequence[str]) -> AbstractContextManager[None]:
 
 LOADING = ("resume", "evaluate", "report", "export", "look")
 """Commands that load a run, besides those of the tasks."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk or a quota that is full. Those of standard output name no file."""
 OUT_OF_MEMORY = (
     "there is not enough memory. Give shorter texts, fewer at once (--beam, data.max_tokens) or a smaller model; "
     "`foveate plan` says how much training needs."
@@ -209,6 +223,8 @@ def _speak_utf8() -> None:
 
 
 def _leave_pipe() -> None:
-    """Discards all further output, also that of Python at exit, because the reader of the pipe has closed it."""
+    """Discards all further output, also that of Python at exit, because the reader of the pipe has closed it, or the
+    disk is full.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

@@ -24,9 +24,9 @@ class Row:
     """Whole numbers for ids; floats of shape (length, width) for vectors."""
     places: Integer[np.ndarray, "length axes"] | None = None
     edges: Integer[np.ndarray, "2 edges"] | None = None
+    """A row of sources above a row of targets, as indices of values; None for rows without edges."""
     remarks: tuple[str, ...] = ()
     """Notes for the user about the example, such as clipping of a recording; reports count equal remarks."""
-    """A row of sources above a row of targets, as indices of values; None for rows without edges."""
 
     def __post_init__(self) -> None:
         if self.places is not None and len(self.places) != len(self):

@@ -123,6 +123,15 @@ def precision_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def rate_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rate",
+        type=count,
+        metavar="N",
+        help="standard input is raw sound with N samples a second: whole numbers of 16 bits, one channel",
+    )
+
+
 def decode_arguments(parser: argparse.ArgumentParser) -> None:
     precision_argument(parser)
     parser.add_argument("--beam", type=count, metavar="N", help="beam size; 1 is greedy")

@@ -6,8 +6,11 @@ from foveate.tasks.entry import Entry, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    from foveate.tasks.option import rate_argument
+
     parser.add_argument("--probabilities", action="store_true", help="print the probability of each label")
     parser.add_argument("--look", action="store_true", help="draw the weights of attention pooling")
+    rate_argument(parser)
 
 
 TASK = Entry(
@@ -25,7 +28,8 @@ TASK = Entry(
     verb=Verb(
         name="classify",
         summary="label texts with a trained model",
-        input="texts to classify, or files such as those of training; by default the lines of standard input",
+        input="texts to classify, or files such as those of training, - for a recording from standard input; by "
+        "default the lines of standard input",
         options=options,
         epilog="""
 examples:
@@ -34,8 +38,10 @@ examples:
   foveate classify run/ < texts.txt > labels.txt
   foveate classify shapes/ picture.png vectors.npz
   foveate classify languages/ talk.wav talk.wav:12.5-20
+  ffmpeg -i talk.mp4 -f wav - | foveate classify languages/ -
 
-Prints one line for each input: its label, or with --probabilities all labels, each preceded by its probability.
+Prints one line for each input: its label, or with --probabilities all labels, each preceded by its probability; an
+empty line for a file that cannot be read.
 A model of text pairs reads two texts separated by a tab.
 """,
     ),

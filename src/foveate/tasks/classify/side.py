@@ -1,7 +1,7 @@
 """The interface between commands and classification."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,12 @@ from foveate.nn.loss import cross_entropy
 from foveate.suggestion import counted
 from foveate.tasks.classify import TASK
 from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, reader_of
-from foveate.tasks.classify.use import RowClassifier, TextClassifier, classifier_of
+from foveate.tasks.classify.use import Classified, RowClassifier, TextClassifier, classifier_of
 from foveate.tasks.exported import COUNTED, Exported, Note
+from foveate.tasks.intake import intake
 from foveate.tasks.labelling import LABELS as LABEL_FILE
 from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, training
-from foveate.tasks.option import chunks
+from foveate.tasks.option import chunks, require_used
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import (
@@ -126,17 +127,16 @@ class ClassifySide(LabellingSide):
         classifier = self.load(arguments.run)
         if arguments.look:
             classifier.require_attention()
-        strangers = Strangers(classifier, say)
-        for chunk in chunks(arguments.inputs):
-            strangers.note(chunk)
-            things = list(classifier.things(chunk))
-            for thing, answer in zip(things, classifier.classify(things), strict=True):
-                if answer.remarks:
-                    say(f"{thing}: {', '.join(answer.remarks)}.")
-                shares = (f"{share:.4f} {label}" for label, share in answer.probabilities.items())
-                print(shown("\t".join(shares) if arguments.probabilities else answer.label), flush=True)
-                if arguments.look and answer.label:
-                    _draw(classifier, thing)
+        for thing, answer in _answers(classifier, arguments):
+            if answer is None:
+                print(flush=True)
+                continue
+            if answer.remarks:
+                say(f"{thing}: {', '.join(answer.remarks)}.")
+            shares = (f"{share:.4f} {label}" for label, share in answer.probabilities.items())
+            print(shown("\t".join(shares) if arguments.probabilities else answer.label), flush=True)
+            if arguments.look and answer.label:
+                _draw(classifier, thing)
 
     def thing(self, model: RowClassifier, text: str) -> Any:
         """A text, or the first thing that a file holds."""
@@ -190,6 +190,18 @@ class ClassifySide(LabellingSide):
             classifier.labels.save(folder / LABEL_FILE)
 
         return Exported(classifier.model, save, meanings)
+
+
+def _answers(classifier: RowClassifier, arguments: argparse.Namespace) -> Iterator[tuple[Any, Classified | None]]:
+    """Each input with its answer; None for a file that cannot be read. Raises DataError in the end if there was one."""
+    if not isinstance(classifier, TextClassifier):
+        yield from intake(classifier.rows, arguments).answers(classifier.classify, together=ROWS)
+        return
+    require_used(arguments, {"rate": "recordings"}, (), "for texts")
+    strangers = Strangers(classifier, say)
+    for chunk in chunks(arguments.inputs):
+        strangers.note(chunk)
+        yield from zip(chunk, classifier.classify(chunk), strict=True)
 
 
 def _draw(classifier: RowClassifier, thing: Any) -> None:

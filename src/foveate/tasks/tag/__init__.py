@@ -6,12 +6,15 @@ from foveate.tasks.entry import Entry, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    from foveate.tasks.option import rate_argument
+
     parser.add_argument("--columns", action="store_true", help="print a tab-separated line for each word or frame")
     parser.add_argument(
         "--format",
         choices=["audacity", "textgrid", "ctm", "json"],
         help="the label track of a recording: Audacity's (the default), Praat's TextGrid, NIST's CTM, or JSON",
     )
+    rate_argument(parser)
 
 
 TASK = Entry(
@@ -28,7 +31,7 @@ TASK = Entry(
     verb=Verb(
         name="tag",
         summary="label every word, or every frame of a recording, with a trained model",
-        input="sentences to tag, or recordings; by default the lines of standard input",
+        input="sentences to tag, or recordings, - for one from standard input; by default the lines of standard input",
         options=options,
         epilog="""
 examples:
@@ -36,6 +39,7 @@ examples:
   foveate tag run/ < sentences.txt > tagged.txt
   foveate tag run/ "I saw a saw" --columns
   foveate tag phones/ talk.wav --format textgrid > talk.TextGrid
+  ffmpeg -i talk.mp4 -f wav - | foveate tag phones/ -
 
 Words are separated by white space: separate punctuation as the training data do. Prints one line for each line of
 input; with --columns one line for each word, with its tag and probability, and an empty line after each sentence.

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ from foveate.storage.draft import disk_errors
 from foveate.storage.run import read_run
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note
+from foveate.tasks.intake import intake
 from foveate.tasks.labelling import Parts, Predicted
 from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, class_rows, training
-from foveate.tasks.option import chunks
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_model import seeded
 from foveate.tasks.run_plan import (
@@ -144,14 +144,15 @@ class FrameSide(LabellingSide):
         if arguments.columns and arguments.format:
             raise UsageError("--columns prints frames, and --format a track of segments. Leave one of them out.")
         labeller = self.load(arguments.run)
-        things = (thing for chunk in chunks(arguments.inputs) for thing in labeller.things(chunk))
-        first = list(islice(things, 2))
-        several, way = len(first) > 1, arguments.format or "audacity"
-        if several and way in ONE:
+        things, way = intake(labeller.rows, arguments), arguments.format or "audacity"
+        if things.several and way in ONE:
             raise UsageError(f"--format {way} writes one recording. Name one, or use --format ctm for several.")
-        for thing in chain(first, things):
-            (labelled,) = labeller.label([thing])
-            if several and way == "audacity":
+        for _, labelled in things.answers(labeller.label):
+            if labelled is None:
+                continue
+            if labelled.remarks:
+                say(f"{labelled.name}: {', '.join(labelled.remarks)}.")
+            if things.several and way == "audacity":
                 print(f"# {shown(labelled.name)}")
             print(_written(labelled, "columns" if arguments.columns else way), end="", flush=True)
 

@@ -45,6 +45,8 @@ class LabelledFrames:
     clock: Clock | None = None
     seconds: float | None = None
     """The length of the recording, where it is known."""
+    remarks: tuple[str, ...] = ()
+    """Notes for the user on the recording, such as silence or another rate."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -72,7 +74,7 @@ class LabelledFrames:
             labels.append(TimedLabel(segment.label, segment.start, segment.end, sure))
             begin = end
         seconds = max(self.seconds or 0.0, self._edge(len(self.labels)))
-        return TimeAlignment(name=Path(self.name).name, seconds=seconds, tiers={"labels": tuple(labels)})
+        return TimeAlignment(name=self.name, seconds=seconds, tiers={"labels": tuple(labels)})
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -133,8 +135,8 @@ class FrameLabeller(Looking):
 
         Raises DataError for a thing that the model cannot read.
         """
-        results = list[LabelledFrames]()
-        for thing, logs in zip(things, self.log_probabilities(things), strict=True):
+        results, read = list[LabelledFrames](), [self.row(thing) for thing in things]
+        for thing, row, logs in zip(things, read, self._log_probabilities(read), strict=True):
             numbers = self._best(logs, self.smoothing)
             sure = logs.exp().gather(1, numbers[:, None])[:, 0]
             results.append(
@@ -144,14 +146,17 @@ class FrameLabeller(Looking):
                     probabilities=tuple(sure.tolist()),
                     clock=self.vocabulary.clock,
                     seconds=self._seconds(thing),
+                    remarks=row.remarks,
                 )
             )
         return results
 
-    @torch.inference_mode()
     def log_probabilities(self, things: Sequence[Any]) -> list[torch.Tensor]:
         """The logarithm of the probability of each label, for each vector of each thing: [length, labels]."""
-        read = [self.row(thing) for thing in things]
+        return self._log_probabilities([self.row(thing) for thing in things])
+
+    @torch.inference_mode()
+    def _log_probabilities(self, read: Sequence[Row]) -> list[torch.Tensor]:
         results = [torch.empty(0, len(self.vocabulary.labels))] * len(read)
         for group in groups([len(row) for row in read]):
             logits = self.model(Batch.of([read[index] for index in group])).float().log_softmax(-1)

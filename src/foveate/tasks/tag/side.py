@@ -234,7 +234,7 @@ class TagSide(WordSide):
     def use(self, arguments: argparse.Namespace) -> None:
         if reads_frames(arguments.run):
             return FRAMES.use(arguments)
-        require_used(arguments, {"format": "runs that tag recordings"}, (), "here")
+        require_used(arguments, dict.fromkeys(("format", "rate"), "runs that tag recordings"), (), "here")
         return super().use(arguments)
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score]:

@@ -6,7 +6,7 @@ from foveate.tasks.entry import Entry, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import count, decode_arguments
+    from foveate.tasks.option import count, decode_arguments, rate_argument
 
     parser.add_argument(
         "--words-with-times", action="store_true", help="print a line for each word: word, start, end, tab-separated"
@@ -20,12 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="write the times of words and letters: text draws a bar for each word",
     )
     parser.add_argument("--n-best", type=count, metavar="N", help="print the N best texts with their scores")
-    parser.add_argument(
-        "--rate",
-        type=count,
-        metavar="N",
-        help="standard input is raw sound with N samples a second: whole numbers of 16 bits, one channel",
-    )
+    rate_argument(parser)
     decode_arguments(parser)
 
 
@@ -46,7 +41,7 @@ TASK = Entry(
     verb=Verb(
         name="transcribe",
         summary="write down recordings with a trained model",
-        input="recordings; by default one recording from standard input",
+        input="recordings, folders of recordings, - for the sound of standard input, which is the default",
         placeholder="FILE",
         options=options,
         epilog="""
@@ -58,9 +53,9 @@ examples:
   ffmpeg -i talk.mp4 -f wav - | foveate transcribe asr/
   arecord -f S16_LE -r 16000 -t raw | foveate transcribe asr/ --rate 16000 --stream      a microphone
 
-Prints one line for each file: its text, without the name of the file. With --words-with-times: a line for
-each word with its start and end in seconds, tab-separated, and an empty line after each file. With --n-best: number of
-the file, score and text, tab-separated.
+Prints one line for each file: its text, without the name of the file; an empty line for a file that cannot be read.
+With --words-with-times: a line for each word with its start and end in seconds, tab-separated, and an empty line after
+each file. With --n-best: number of the file, score and text, tab-separated.
 """,
     ),
 )

@@ -1,20 +1,19 @@
 """The output of `foveate transcribe`: texts, words with times, and streams while they arrive."""
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
-from itertools import chain, islice
 
 import numpy as np
 
-from foveate.data.audio import AudioRows
 from foveate.data.audio_file import Clip, read_recording
 from foveate.data.audio_pipe import SECONDS, Pipe
 from foveate.decode import CTCConfig
 from foveate.errors import UsageError
+from foveate.tasks.intake import PIPE, intake
 from foveate.tasks.option import decode_config, given, require_used
 from foveate.tasks.transcribe.recognition import RecognitionConfig
+from foveate.tasks.transcribe.text_stream import TextStream
 from foveate.tasks.transcribe.use import Transcriber, Transcript
 from foveate.voice import say, shown
 
@@ -25,38 +24,34 @@ ONE = ("textgrid", "json")
 
 
 def dictate(load: Callable[[], Transcriber], arguments: argparse.Namespace) -> None:
-    """Print what files, or standard input, say. Raises UsageError for options that exclude each other."""
+    """Print what files, or standard input, say. A file that cannot be read has an empty line in the place of its text.
+
+    Raises UsageError for options that exclude each other, DataError in the end if a file could not be read.
+    """
     forms = [f"--{name.replace('_', '-')}" for name in FORMS if given(arguments, name)]
     if len(forms) > 1:
         raise UsageError(f"{' and '.join(forms)} print different things. Leave one of them out.")
-    if arguments.inputs:
+    if arguments.inputs and PIPE not in arguments.inputs:  # before a model is loaded
         require_used(arguments, {"rate": "sound from standard input"}, (), "where files are named")
     transcriber = load()
     config = decode_config(transcriber.config, arguments, RecognitionConfig)
     if arguments.stream:
         _stream(transcriber, arguments, config)
         return
-    things = iter(
-        transcriber.things(arguments.inputs) if arguments.inputs else [_pipe(transcriber, arguments).recording()]
-    )
-    first = list(islice(things, 2))
-    if len(first) > 1 and arguments.format in ONE:
+    things = intake(transcriber.rows, arguments, sound=True)
+    if things.several and arguments.format in ONE:
         raise UsageError(
             f"--format {arguments.format} writes one recording. Name one, or use --format ctm for several."
         )
-    for number, thing in enumerate(chain(first, things), start=1):
-        (transcript,) = transcriber.transcribe([thing], config=config)
+    answers = things.answers(lambda some: transcriber.transcribe(some, config=config))
+    for number, (_, transcript) in enumerate(answers, start=1):
+        if transcript is None:
+            print(end="" if arguments.format or arguments.n_best else "\n", flush=True)
+            continue
         if transcript.remarks:
             say(f"{transcript.name}: {', '.join(transcript.remarks)}.")
         for line in _lines(transcript, number, arguments):
             print(shown(line), flush=True)
-
-
-def _pipe(transcriber: Transcriber, arguments: argparse.Namespace) -> Pipe:
-    """The sound of standard input. Raises UsageError for a model that does not read recordings."""
-    if not isinstance(transcriber.rows, AudioRows):
-        raise UsageError("This model reads vectors, not sound: name files.")
-    return Pipe.of(sys.stdin.buffer, arguments.rate)
 
 
 def _stream(transcriber: Transcriber, arguments: argparse.Namespace, config: RecognitionConfig) -> None:
@@ -68,26 +63,27 @@ def _stream(transcriber: Transcriber, arguments: argparse.Namespace, config: Rec
     if not isinstance(config, CTCConfig):
         say("A stream is written by CTC alone, because attention needs the whole recording.")
     stream = transcriber.stream(config if isinstance(config, CTCConfig) else None)
-    if arguments.inputs:
-        things = transcriber.things(arguments.inputs)
-        sources: Iterator[Iterator[np.ndarray]] = (_pieces(thing, stream.rate) for thing in things)
-    else:
-        pipe = _pipe(transcriber, arguments)
-        if pipe.rate != stream.rate:
-            raise UsageError(
-                f"Standard input has {pipe.rate:,} samples a second, and the model reads {stream.rate:,}. Record at "
-                f"this rate, or convert on the way: ffmpeg -i - -f wav -ar {stream.rate} -ac 1 -"
-            )
-        sources = iter([pipe.pieces()])
-    for pieces in sources:
-        state, printed = stream.begin(), ""
-        with nullcontext() if arguments.inputs else suppress(KeyboardInterrupt):  # Ctrl-C ends a microphone
-            for piece in pieces:
-                state, partial = stream.advance(state, piece, last=False)
-                printed = _print_more(stream.text(partial, certain=True), printed)
-        _, partial = stream.advance(state, np.zeros(0, np.float32), last=True)
-        _print_more(stream.text(partial), printed)
-        print(flush=True)
+    things = intake(transcriber.rows, arguments, sound=True, whole=False)
+    for _, done in things.answers(lambda some: [_written(stream, thing) for thing in some]):
+        print(end="" if done else "\n", flush=True)
+
+
+def _written(stream: TextStream, thing: Clip | Pipe) -> bool:
+    """Print the text of a recording with the end of its line. Raises UsageError for a pipe of another rate."""
+    if isinstance(thing, Pipe) and thing.rate != stream.rate:
+        raise UsageError(
+            f"Standard input has {thing.rate:,} samples a second, and the model reads {stream.rate:,}. Record at "
+            f"this rate, or convert on the way: ffmpeg -i - -f wav -ar {stream.rate} -ac 1 -"
+        )
+    state, printed = stream.begin(), ""
+    with suppress(KeyboardInterrupt) if isinstance(thing, Pipe) else nullcontext():  # Ctrl-C ends a microphone
+        for piece in thing.pieces() if isinstance(thing, Pipe) else _pieces(thing, stream.rate):
+            state, partial = stream.advance(state, piece, last=False)
+            printed = _print_more(stream.text(partial, certain=True), printed)
+    _, partial = stream.advance(state, np.zeros(0, np.float32), last=True)
+    _print_more(stream.text(partial), printed)
+    print(flush=True)
+    return True
 
 
 def _pieces(thing: Clip, rate: int) -> Iterator[np.ndarray]:
