@@ -103,24 +103,25 @@ def strings(recordings: Recordings, count: int, generator: random.Random) -> Ite
     for _ in range(count):
         speaker = recordings[generator.choice(sorted(recordings))]
         digits = generator.choices(sorted(speaker), k=generator.randint(1, LONGEST))
-        yield joined([generator.choice(speaker[digit]) for digit in digits], generator)
+        paths = [generator.choice(speaker[digit]) for digit in digits]
+        sounds = [soundfile.read(path, dtype="float32") for path in paths]
+        if len(rates := {rate for _, rate in sounds}) > 1:
+            raise SystemExit(f"{', '.join(map(str, paths))} have different rates: {sorted(rates)} Hz. Resample them.")
+        words = [WORDS[int(digit)] for digit in digits]
+        yield joined([samples for samples, _ in sounds], rates.pop(), words, generator)
 
 
-def joined(paths: Sequence[Path], generator: random.Random) -> Spoken:
-    """Recordings one after another, with a pause before each and after the last."""
+def joined(sounds: Sequence[np.ndarray], rate: int, words: Sequence[str], generator: random.Random) -> Spoken:
+    """The sounds of words one after another, with a pause before each and after the last."""
     noise = np.random.default_rng(generator.getrandbits(64))
-    sounds = [soundfile.read(path, dtype="float32") for path in paths]
-    if len(rates := {rate for _, rate in sounds}) > 1:
-        raise SystemExit(f"{', '.join(map(str, paths))} have different rates: {sorted(rates)} Hz. Resample them.")
-    (rate,), pieces, times, at = rates, [], [], 0
-    for samples, _ in (*sounds, (sounds[-1][0][:0], None)):
-        level = quietest(samples if len(samples) else sounds[-1][0], int(BLOCK * rate))
+    pieces, times, at = [], [], 0
+    for samples in (*sounds, sounds[-1][:0]):
+        level = quietest(samples if len(samples) else sounds[-1], int(BLOCK * rate))
         pause = noise.normal(0, level, int(generator.uniform(*PAUSE) * rate)).astype(np.float32)
         pieces += [pause, samples]
         times.append(((at + len(pause)) / rate, (at + len(pause) + len(samples)) / rate))
         at += len(pause) + len(samples)
-    words = tuple(WORDS[int(path.stem[0])] for path in paths)
-    return Spoken(samples=np.concatenate(pieces), rate=rate, words=words, times=tuple(times[:-1]))
+    return Spoken(samples=np.concatenate(pieces), rate=rate, words=tuple(words), times=tuple(times[:-1]))
 
 
 def quietest(samples: np.ndarray, block: int) -> float:

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prompts, silent = read(arguments.sounds, arguments.texts, language)
         write(((one, one.text) for one in prompts), arguments.out / language)
         labelled += [(one, language) for one in prompts]
-        print(f"{language}: {len(prompts):,} prompts; {silent} have no text in words and are left out")
+        print(f"{language}: {len(prompts):,} prompts; {silent} have no text in words, or two texts, and are left out")
     write(iter(labelled), arguments.out / "language")
     return 0
 
@@ -66,7 +66,11 @@ def read(sounds: Path, texts: Path, language: str) -> tuple[list[Prompt], int]:
     if not speakers or not listing.exists():
         missing = listing if speakers else sounds / f"{language}_…"
         raise SystemExit(f"There is no {missing}. Install its packages: apt install {package} {package}-wav")
-    words = dict(spoken(gzip.decompress(listing.read_bytes()).decode("utf-8")))
+    texts_of: dict[str, set[str]] = {}
+    for name, text in spoken(gzip.decompress(listing.read_bytes()).decode("utf-8")):
+        texts_of.setdefault(name, set()).add(text)
+    # A name that is listed with two texts does not tell which of them was said.
+    words = {name: next(iter(one)) for name, one in texts_of.items() if len(one) == 1}
     paths = [(path, str(path.relative_to(one).with_suffix(""))) for one in speakers for path in one.rglob("*.wav")]
     prompts = [Prompt(path, words[name]) for path, name in sorted(paths) if words.get(name)]
     return prompts, len(paths) - len(prompts)

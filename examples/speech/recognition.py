@@ -4,9 +4,13 @@
     python examples/speech/recognition.py digits/ --out demo/digits
     python examples/speech/recognition.py digits/ --out demo/digits --variant window-4 --variant all --seeds 0,1,2
     python examples/speech/recognition.py digits/ --out demo/digits --set reader.augmentation=none --seconds 60
+    python examples/speech/counting.py numbers/
+    python examples/speech/recognition.py numbers/ --config examples/speech/counting.toml --out demo/numbers \\
+        --variant window-16 --test numbers/test-en.tsv --test numbers/test-fr.tsv --test digits/test.tsv
 
-Each variant changes some settings of digits.toml. All learn from the same strings for about the same time on one
-thread: the number of steps follows from the time that one step takes. The table has, for the official test recordings:
+Each variant changes some settings of digits.toml, or of another configuration. All learn from the same strings for
+about the same time on one thread: the number of steps follows from the time that one step takes. The table has, for the
+test recordings, which are the official ones of the digits:
 
 * **errors per word** (WER) and the share of strings without an error, in percent;
 * **pointing**: of the words in strings without an error, the share that was heard within the time in which it was
@@ -63,7 +67,11 @@ class Heard:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("digits", type=Path, help="the folder that digits.py has written")
+    parser.add_argument("digits", type=Path, help="the folder that digits.py or counting.py has written")
+    parser.add_argument(
+        "--config", type=Path, default=CONFIGURATION, help="configuration of the variants (digits.toml)"
+    )
+    parser.add_argument("--test", type=Path, action="append", help="table to test on; may be repeated (test.tsv)")
     parser.add_argument("--out", type=Path, default=Path("demo/digits"), help="folder of the runs (demo/digits)")
     parser.add_argument("--variant", choices=VARIANTS, action="append", help="train only this; may be repeated")
     parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
@@ -72,36 +80,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
     arguments = parser.parse_args(argv)
     data = {"data": arguments.digits / "train.tsv", "valid_data": arguments.digits / "valid.tsv"}
-    recipe = Recipe(task="transcribe", configuration=CONFIGURATION, data=data)
-    table = ", ".join([f"digits, {arguments.seconds:g} s", *arguments.set])
+    recipe = Recipe(task="transcribe", configuration=arguments.config, data=data)
+    table = ", ".join([f"{arguments.config.stem}, {arguments.seconds:g} s", *arguments.set])
+    tests = arguments.test or [arguments.digits / "test.tsv"]
     out = arguments.out / "-".join(["runs", *(re.sub(r"\W+", "-", one) for one in arguments.set)])
     for variant in arguments.variant or VARIANTS:
         for seed in map(int, arguments.seeds.split(",")):
             run, settings = out / f"{variant}-{seed}-{arguments.seconds:g}", [*arguments.set, *VARIANTS[variant]]
             spent = recipe.train(settings, seed, run, store=out / "store", seconds=arguments.seconds)
-            figures = score(Transcriber.load(run), arguments.digits)
+            transcriber = Transcriber.load(run)
+            figures = latency(transcriber)
+            for test in tests:
+                place = "" if len(tests) == 1 else f" {test.parent.name}/{test.stem}"
+                figures |= {f"{name}{place}": figure for name, figure in score(transcriber, test).items()}
             keep(table, variant, seed, {**figures, **spent}, path=arguments.results)
             show(table, path=arguments.results)
     return 0
 
 
-def score(transcriber: Transcriber, digits: Path) -> dict[str, float]:
-    """Errors and pointing on the test recordings, in percent."""
-    names, texts = zip(*(line.split("\t") for line in read_lines(digits / "test.tsv")), strict=True)
-    answers = [one.text for one in transcriber.transcribe([Clip(digits / name) for name in names])]
-    edits = Edits.of_words(texts, answers)
-    right = sum(answer == text for answer, text in zip(answers, texts, strict=True))
+def score(transcriber: Transcriber, table: Path) -> dict[str, float]:
+    """Errors and pointing on the recordings of a table, in percent."""
+    folder, rows = table.parent, [line.split("\t") for line in read_lines(table)]
+    texts = dict(rows)
+    answers = [one.text for one in transcriber.transcribe([Clip(folder / name) for name in texts])]
+    edits = Edits.of_words(list(texts.values()), answers)
+    right = sum(answer == text for answer, text in zip(answers, texts.values(), strict=True))
     figures = {"WER": 100 * edits.rate, "strings right": 100 * right / len(texts)}
-    return {**figures, **pointing(transcriber, digits, dict(zip(names, texts, strict=True))), **latency(transcriber)}
+    return {**figures, **pointing(transcriber, folder, texts)}
 
 
-def pointing(transcriber: Transcriber, digits: Path, texts: Mapping[str, str]) -> dict[str, float]:
+def pointing(transcriber: Transcriber, folder: Path, texts: Mapping[str, str]) -> dict[str, float]:
     """The share of words that CTC heard in their time, in percent; nothing for a model without CTC."""
     if transcriber.model.ctc_output is None:
         return {}
-    heard = zip(texts, listened(transcriber, [digits / name for name in texts]), strict=True)
+    heard = zip(texts, listened(transcriber, [folder / name for name in texts]), strict=True)
     right = [(name, one) for name, one in heard if " ".join(one.words) == texts[name]]
-    spoken = [(read_track(digits / Path(name).with_suffix(".txt")).segments, one.seconds) for name, one in right]
+    spoken = [(read_track(folder / Path(name).with_suffix(".txt")).segments, one.seconds) for name, one in right]
     inside = [within(second, part) for parts, seconds in spoken for part, second in zip(parts, seconds, strict=True)]
     return {"pointing": 100 * sum(inside) / len(inside)} if inside else {}
 

@@ -108,6 +108,63 @@ def test_a_folder_without_recordings_is_refused(
     assert "such as 0_george_0.wav" in capfd.readouterr().err
 
 
+NUMBERS = {
+    ("en", 42): "forty two",
+    ("es", 42): "cuarenta y dos",
+    ("es", 27): "veintisiete",
+    ("fr", 21): "vingt et un",
+    ("fr", 71): "soixante et onze",
+    ("fr", 81): "quatre-vingt un",
+    ("fr", 97): "quatre-vingt dix-sept",
+    ("fr", 91): "quatre-vingt onze",
+    ("it", 38): "trentotto",
+    ("it", 33): "trenta tre",
+    ("ru", 19): "девятнадцать",
+    ("ru", 90): "девяносто",
+}
+
+
+@pytest.mark.parametrize(("language", "number"), NUMBERS)
+def test_numbers_are_read_as_their_language_does(
+    scripts: Callable[[str], ModuleType], language: str, number: int
+) -> None:
+    parts = scripts("counting").parts_of(number, language)
+    assert " ".join(word for _, word in parts) == NUMBERS[language, number]
+
+
+def test_numbers_for_testing_occur_in_no_training_string(
+    scripts: Callable[[str], ModuleType], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    counting = scripts("counting")
+    counting.SIZES = {"train": 60, "valid": 10, "test": 10}
+    with pytest.raises(SystemExit, match="apt install asterisk-core-sounds-en-wav"):
+        counting.main([str(tmp_path / "out"), "--sounds", str(tmp_path)])
+    for language in counting.LANGUAGES:
+        names = {name for number in range(100) for name, _ in counting.parts_of(number, language)}
+        for name in names:
+            tone(tmp_path / f"sounds/{language}_voice/digits/{name}.wav", seconds=0.02)
+    assert counting.main([str(tmp_path / "out"), "--sounds", str(tmp_path / "sounds"), "--train", "60"]) == 0
+    for language in counting.LANGUAGES:
+        divided = {part: set() for part in ("train", "valid", "test")}
+        for number in range(100):
+            divided[counting.part_of(number, language)].add(number)
+        assert min(map(len, divided.values())) >= 3
+        strings = rows(tmp_path / f"out/test-{language}.tsv")
+        assert len(strings) == 10
+        unseen = {" ".join(word for _, word in counting.parts_of(one, language)) for one in divided["test"]}
+        for _, text in strings:
+            assert _is_joined_from(text, unseen)
+    assert len(rows(tmp_path / "out/train.tsv")) == 60
+
+
+def _is_joined_from(text: str, parts: set[str]) -> bool:
+    """Whether a text is a sequence of these parts."""
+    return not text or any(
+        text == part or (text.startswith(part + " ") and _is_joined_from(text[len(part) + 1 :], parts))
+        for part in parts
+    )
+
+
 def test_sentences_and_voices_of_the_parts_differ() -> None:
     phones = load("phones")
     sentences, voices = phones.verses(), phones.VOICES
@@ -148,16 +205,17 @@ def test_phones_are_written_with_their_times_or_the_way_to_a_synthesiser_is_name
 
 def test_prompts_are_recordings_with_texts_in_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sounds = tmp_path / "sounds"
-    for name in ("hello", "digits/1", "beep", "press", "unknown"):
+    for name in ("hello", "digits/1", "beep", "press", "twice", "unknown"):
         tone(sounds / f"fr_CA_f_June/{name}.wav")
     (sounds / "fr").symlink_to("fr_CA_f_June")
     listing = tmp_path / "texts/asterisk-core-sounds-fr/core-sounds-fr.txt.gz"
     listing.parent.mkdir(parents=True)
     text = "; French\n\nhello: C’est l'été !\ndigits/1: Un\nbeep: [beep]\npress: Appuyez 1\nmissing: Non\n"
+    text += "twice: Zéro\ntwice: Dix\n"
     listing.write_bytes(gzip.compress(text.encode()))
     command = [str(tmp_path / "out"), "--sounds", str(sounds), "--texts", str(tmp_path / "texts"), "--languages"]
     assert load("prompts").main([*command, "fr"]) == 0
-    assert "fr: 2 prompts; 3 have no text in words" in capfd.readouterr().out
+    assert "fr: 2 prompts; 4 have no text in words, or two texts" in capfd.readouterr().out
     every = [row for part in ("train", "valid", "test") for row in rows(tmp_path / f"out/fr/{part}.tsv")]
     folder = sounds / "fr_CA_f_June"
     assert sorted(every) == [[str(folder / "digits/1.wav"), "un"], [str(folder / "hello.wav"), "c'est l'été"]]
