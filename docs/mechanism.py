@@ -3,7 +3,7 @@
 import inspect
 import json
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from foveate.attention import AttentionConfig, Positions, padding, predicate, same_segment, visibility
-from foveate.attention.bias import BiasConfig, GaussianConfig
+from foveate.attention.bias import BiasConfig, GaussianConfig, GridGaussianConfig
 from foveate.attention.efficient import AnyMechanismConfig
 from foveate.attention.normaliser import NormaliserConfig
 from foveate.attention.score import FeedbackScore, ScoreConfig
-from foveate.attention.transform import TransformConfig
+from foveate.attention.transform import GridRotary, TransformConfig
 from foveate.attention.visibility import Visibility
 from foveate.config.field import kind_of
 from foveate.nn import RAN, RANConfig
@@ -45,6 +45,14 @@ RULES = {
     "edges": "edges([[0, 1, 2, 3, 5, 8], [1, 2, 0, 8, 3, 5]], self_loops=True)",
 }
 """The call of each rule in the example of its page."""
+
+
+EXAMPLES: dict[type, Callable[[], Any]] = {
+    GaussianConfig: lambda: GaussianConfig(sigma=2.0),
+    GridGaussianConfig: lambda: GridGaussianConfig(columns=4),
+    GridRotary: lambda: GridRotary(columns=4),
+}
+"""The examples of parts that need settings."""
 
 
 def even(at: Positions) -> Tensor:
@@ -95,16 +103,15 @@ def entries() -> Iterator[Entry]:
         setting = f'{SITE}.normaliser.kind = "{kind_of(cls)}"'
         yield Entry("normaliser", kind_of(cls), type(cls().build()), setting, config)
     for cls in members(BiasConfig):
-        example = GaussianConfig(sigma=2.0) if cls is GaussianConfig else cls()
+        example = EXAMPLES.get(cls, cls)()
         built = example.build(num_heads=HEADS, head_dim=DIM)
         setting = f"{SITE}.bias = {to_toml_line(example)}"
         yield Entry("bias", kind_of(cls), type(built), setting, AttentionConfig(bias=example))
     for cls in members(TransformConfig):
-        built = cls().build(head_dim=DIM, num_heads=HEADS)
-        config = AttentionConfig(transforms=(cls(),))
-        yield Entry(
-            "transform", kind_of(cls), type(built), f'{SITE}.transforms = [{{kind = "{kind_of(cls)}"}}]', config
-        )
+        example = EXAMPLES.get(cls, cls)()
+        built = example.build(head_dim=DIM, num_heads=HEADS)
+        config = AttentionConfig(transforms=(example,))
+        yield Entry("transform", kind_of(cls), type(built), f"{SITE}.transforms = [{to_toml_line(example)}]", config)
     for name, code in RULES.items():
         rule = Visibility.parse(code)
         config = AttentionConfig(visibility=rule)

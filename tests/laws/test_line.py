@@ -40,6 +40,7 @@ RULES = (
     "sparse(block=4, summaries=1)",
     "prefix(2)",
     "neighbourhood(columns=3, reach=1)",
+    "neighbourhood(columns=3, reach=(0, 2), first=1)",
     "edges([[0, 1], [1, 2]], self_loops=True)",
     "~window(left=1, right=0)",
     "nothing()",

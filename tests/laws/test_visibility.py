@@ -40,7 +40,7 @@ leaf = st.one_of(
     st.tuples(st.just("global_tokens"), st.one_of(small, st.lists(st.integers(0, 6), max_size=2))),
     st.tuples(st.just("random_blocks"), size, small, small),
     st.tuples(st.just("prefix"), st.one_of(small, st.lists(small, min_size=2, max_size=2))),
-    st.tuples(st.just("neighbourhood"), size, small, small),
+    st.tuples(st.just("neighbourhood"), size, small, small, st.integers(0, 2)),
     st.tuples(st.just("edges"), st.lists(st.tuples(small, small), max_size=6), st.booleans()),
 )
 tree = st.recursive(
@@ -71,8 +71,8 @@ def rule(tree: str | tuple) -> Visibility:
             return getattr(visibility, name)(which)
         case ("random_blocks", size, count, seed):
             return random_blocks(block=size, count=count, seed=seed)
-        case ("neighbourhood", columns, rows, beside):
-            return neighbourhood(columns=columns, reach=(rows, beside))
+        case ("neighbourhood", columns, rows, beside, first):
+            return neighbourhood(columns=columns, reach=(rows, beside), first=first)
         case ("edges", pairs, loops):
             return edges(torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T, self_loops=loops)
         case ("&", a, b):
@@ -120,7 +120,7 @@ DEFINED = [
     *itertools.product(["dilated"], COUNTS, COUNTS, [1, 2, 3]),
     *itertools.product(["chunk"], [1, 2, 3], COUNTS, COUNTS),
     *itertools.product(["prefix", "global_tokens"], [0, 1, 3]),
-    *itertools.product(["neighbourhood"], [1, 2, 3], [0, 1, 2], [0, 1, 2]),
+    *itertools.product(["neighbourhood"], [1, 2, 3], [0, 1, 2], [0, 1, 2], [0, 2]),
     *itertools.product(["edges"], [((0, 1), (3, 2), (1, 1))], [True, False]),
 ]
 
@@ -159,8 +159,10 @@ def sees(drawn: str | tuple, at: Positions, batch: int, i: int, j: int) -> bool:
             return k < length
         case ("global_tokens", count):
             return q < count or k < count
-        case ("neighbourhood", columns, rows, beside):
-            return abs(q // columns - k // columns) <= rows and abs(q % columns - k % columns) <= beside
+        case ("neighbourhood", columns, rows, beside, first):
+            (q_row, q_column), (k_row, k_column) = (divmod(place - first, columns) for place in (q, k))
+            near = abs(q_row - k_row) <= rows and abs(q_column - k_column) <= beside
+            return near and (not first or min(q, k) >= first)
         case ("edges", ends, loops):
             return (k, q) in ends or (loops and k == q)
     raise AssertionError(drawn)

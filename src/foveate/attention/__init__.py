@@ -8,6 +8,8 @@ from foveate.attention.bias import (
     BiasConfig,
     Gaussian,
     GaussianConfig,
+    GridGaussian,
+    GridGaussianConfig,
     RelativeBuckets,
     RelativeBucketsConfig,
 )
@@ -56,7 +58,7 @@ from foveate.attention.score import (
     ShawRelative,
     ShawRelativeConfig,
 )
-from foveate.attention.transform import QKNorm, QKNormConfig, Rotary, Transform, TransformConfig
+from foveate.attention.transform import GridRotary, QKNorm, QKNormConfig, Rotary, Transform, TransformConfig
 from foveate.attention.visibility import (
     Visibility,
     around,
@@ -109,6 +111,9 @@ __all__ = [
     "GaussianConfig",
     "General",
     "GeneralConfig",
+    "GridGaussian",
+    "GridGaussianConfig",
+    "GridRotary",
     "Hard",
     "HardConfig",
     "LocalMonotonicConfig",

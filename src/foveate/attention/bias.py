@@ -1,7 +1,7 @@
 """Floats added to scores before they are normalised. A bias never hides a key: only a visibility rule does."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.attention.check import require_real, require_whole
+from foveate.attention.check import require_grid, require_real, require_whole
 from foveate.attention.claim import claim
 from foveate.attention.onnx import Graph, Places
 from foveate.attention.position import Positions
@@ -179,6 +179,96 @@ class RelativeBuckets(nn.Module):
         return f"num_heads={num_heads}, {settings}, bidirectional={self.bidirectional}"
 
 
+class GridGaussian(nn.Module):
+    """bias_ij = −α_h ‖(j − i) − Δ_h‖²: each head looks at the patch that lies Δ_h rows and columns away
+
+    i and j are places on two axes; the focus α_h and the offset Δ_h are trained. With a large α a head sees one patch,
+    whatever the query is. Nine such heads are a convolution of 3 × 3: a CNN is a self-attention with a learned window.
+    A head for each place of the kernel takes the values of that place, and the output projection W^O has the kernel's
+    matrices. A frame of zeros is the padding.
+
+    >>> picture, kernel = torch.randn(1, 2, 5, 6), torch.randn(4, 2, 3, 3)
+    >>> framed = torch.nn.functional.pad(picture, (1, 1, 1, 1))                      # 7 rows of 8 pixels
+    >>> offset = torch.cartesian_prod(torch.arange(-1.0, 2), torch.arange(-1.0, 2))  # (−1, −1), (−1, 0) … (1, 1)
+    >>> window = GridGaussian(num_heads=9, columns=8, focus=50.0, offset=offset.tolist())
+    >>> from foveate.attention import Attention
+    >>> pixels = framed.flatten(2).mT[:, None].expand(-1, 9, -1, -1)
+    >>> context = Attention(bias=window).run(0 * pixels, 0 * pixels, pixels)         # content does not matter
+    >>> output = torch.einsum("bhnc,dch->bdn", context, kernel.flatten(2)).unflatten(2, (7, 8))[..., 1:-1, 1:-1]
+    >>> torch.allclose(output, torch.nn.functional.conv2d(picture, kernel, padding=1), atol=1e-5)
+    True
+
+    Positions count the patches of a picture of `columns` columns along the rows; `first` is the position of the first
+    patch. Pairs with a token before it have the bias 0.
+
+    Reference: Cordonnier, Loukas and Jaggi 2020, "On the Relationship between Self-Attention and Convolutional Layers",
+    theorem 1 and equations 9 and 10; offsets begin at random, as in their section 4.2.
+    """
+
+    by_pair, symbol = True, "−α·‖(j−i)−Δ‖²"
+
+    def __init__(
+        self,
+        *,
+        num_heads: int,
+        columns: int,
+        first: int = 0,
+        focus: float = 1.0,
+        offset: Sequence[Sequence[float | int]] | None = None,
+    ) -> None:
+        """`offset` has rows and columns for each head; None: drawn with a standard deviation of √2."""
+        super().__init__()
+        require_whole(num_heads=num_heads)
+        require_grid(columns, first)
+        require_real(positive=True, focus=focus)
+        self.columns, self.first = columns, first
+        self.log_focus = nn.Parameter(torch.full((num_heads,), math.log(focus)))
+        start = torch.randn(num_heads, 2) * math.sqrt(2) if offset is None else torch.tensor(offset)
+        if start.shape != (num_heads, 2):
+            raise ValueError(f"offset has shape {tuple(start.shape)}: give rows and columns for each of {num_heads}.")
+        self.offset = nn.Parameter(start.float())
+
+    def forward(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
+        return self._values(at, torch.promote_types(self.offset.dtype, torch.float32)).to(self.offset.dtype)
+
+    def in_double(self, at: Positions) -> Float[Tensor, "#batch heads query key"]:
+        return self._values(at, torch.float64)
+
+    def onnx(self, graph: Graph, places: Places) -> str:
+        distances = []
+        for part, offset in zip(("Div", "Mod"), self.offset.detach().unbind(1), strict=True):
+            query, key = (self._part(graph, place, part) for place in (places.query, places.key))
+            there = graph.op("Unsqueeze", key, graph.whole(0))
+            apart = graph.op("Cast", graph.op("Sub", there, graph.op("Unsqueeze", query, graph.whole(1))), to=1)
+            away = graph.op("Sub", graph.op("Unsqueeze", apart, graph.whole(0)), graph.table(offset[:, None, None]))
+            distances.append(graph.op("Mul", away, away))
+        focus = graph.table(-self.log_focus.detach().exp()[:, None, None])
+        bias = graph.op("Mul", graph.op("Add", *distances), focus)
+        if not self.first:
+            return bias
+        query, key = (
+            graph.op("GreaterOrEqual", place, graph.single(self.first)) for place in (places.query, places.key)
+        )
+        there, here = graph.op("Unsqueeze", key, graph.whole(0)), graph.op("Unsqueeze", query, graph.whole(1))
+        return graph.op("Where", graph.op("And", there, here), bias, graph.number(0.0))
+
+    def _values(self, at: Positions, dtype: torch.dtype) -> Float[Tensor, "#batch heads query key"]:
+        query, key = at.query - self.first, at.key - self.first
+        offset, focus = self.offset.to(dtype)[..., None, None], self.log_focus.to(dtype).exp()[:, None, None]
+        rows = (key // self.columns - query // self.columns).to(dtype) - offset[:, 0]
+        columns = (key % self.columns - query % self.columns).to(dtype) - offset[:, 1]
+        values = -focus * (rows**2 + columns**2)
+        return torch.where((query >= 0) & (key >= 0), values, 0.0) if self.first else values
+
+    def _part(self, graph: Graph, place: str, part: str) -> str:
+        """Rows ("Div") or columns ("Mod")."""
+        inside = graph.op("Max", graph.op("Sub", place, graph.single(self.first)), graph.single(0))
+        return graph.op(part, inside, graph.single(self.columns))
+
+    def extra_repr(self) -> str:
+        return f"num_heads={len(self.offset)}, columns={self.columns}, first={self.first}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlibiConfig:
     """A penalty that grows with the distance, steeper in some heads than in others (Press et al. 2022)."""
@@ -222,6 +312,26 @@ class RelativeBucketsConfig:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GridGaussianConfig:
+    """A trained window on two axes for each head, as of a convolution (Cordonnier et al. 2020)."""
+
+    kind: ClassVar[str] = "grid_gaussian"
+    columns: int
+    """The number of patches in a row of the picture."""
+    first: int = 0
+    """The number of tokens before the grid, such as a class token."""
+    focus: float = 1.0
+    """The initial factor α; the larger it is, the fewer patches a head sees."""
+
+    def __post_init__(self) -> None:
+        require_grid(self.columns, self.first)
+        require_real(positive=True, focus=self.focus)
+
+    def build(self, *, num_heads: int, head_dim: int) -> GridGaussian:
+        return GridGaussian(num_heads=num_heads, columns=self.columns, first=self.first, focus=self.focus)
+
+
 def _require_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) -> None:
     sides = 2 if bidirectional else 1
     if num_buckets < 2 * sides or num_buckets % sides:
@@ -233,5 +343,5 @@ def _require_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool
         )
 
 
-BiasConfig = AlibiConfig | GaussianConfig | RelativeBucketsConfig
+BiasConfig = AlibiConfig | GaussianConfig | RelativeBucketsConfig | GridGaussianConfig
 """The biases that a configuration can name."""

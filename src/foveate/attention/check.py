@@ -127,6 +127,12 @@ def require_positive(**sizes: int) -> None:
             raise ValueError(f"{name} must be at most {most:,}, got {size}")
 
 
+def require_grid(columns: Any, first: Any) -> None:
+    """Raise TypeError or ValueError for what cannot count the patches of a picture along its rows."""
+    require_whole(columns=columns)
+    require_whole(0, first=first)
+
+
 def require_rates(**rates: float) -> None:
     """Raise ValueError for a rate of dropout in a configuration that is outside [0, 1)."""
     for name, rate in rates.items():

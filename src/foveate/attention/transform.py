@@ -1,7 +1,7 @@
 """Changes of queries and keys before they are scored: a tuple of transforms, because papers differ in order."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 import torch
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from foveate.attention.check import require_choice, require_real, require_whole
+from foveate.attention.check import require_choice, require_grid, require_real, require_whole
 from foveate.attention.onnx import Graph, Places, unit
 from foveate.attention.position import Positions
 
@@ -106,6 +106,79 @@ class Rotary:
             raise ValueError(f"Rotary turns dims={self.dims} features, but the vectors have only {x.shape[-1]}.")
         turned = rotated(x[..., : self.dims], position, self.base, self.layout)
         return torch.cat([turned, x[..., self.dims :]], -1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridRotary:
+    """Turns one half of the features by the row of a patch, and the other half by its column
+
+    Each half is a `Rotary` of d/2 features, with angles row · base^(−4j/d) and column · base^(−4j/d). Positions count
+    the patches of a picture of `columns` columns along the rows; `first` is the position of the first patch, and the
+    tokens before it, such as a class token, do not turn. The product of a turned query and a turned key depends on the
+    rows and columns between them only, not on the distance in the row of patches:
+
+    >>> q, k, rotary = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8), GridRotary(columns=7)
+    >>> def product(i, j):
+    ...     at = Positions(query=torch.full((1, 1, 1, 1), i), key=torch.full((1, 1, 1, 1), j))
+    ...     return (rotary.query(q, at) * rotary.key(k, at)).sum().item()
+    >>> here, moved, beyond = product(0, 8), product(30, 38), product(6, 14)  # 6 ends a row: 14 is two rows below
+    >>> round(here - moved, 4) == 0, round(here - beyond, 4) == 0
+    (True, False)
+
+    Reference: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", section 3.2, equation 5.
+    """
+
+    kind: ClassVar[str] = "grid_rotary"
+    tabled: ClassVar[bool] = True
+    by_place: ClassVar[bool] = True
+    columns: int
+    first: int = 0
+    base: float = 100.0
+    layout: RotaryLayout = "interleaved"
+
+    def __post_init__(self) -> None:
+        require_real(positive=True, base=self.base)
+        require_choice("layout", self.layout, get_args(RotaryLayout))
+        require_grid(self.columns, self.first)
+
+    def query(self, query: Tensor, at: Positions) -> Tensor:
+        return self._turned(query, at.query[..., 0])
+
+    def key(self, key: Tensor, at: Positions) -> Tensor:
+        return self._turned(key, at.key[..., 0, :])
+
+    def build(self, *, head_dim: int, num_heads: int) -> "GridRotary":
+        _require_fours(head_dim)
+        return self
+
+    def onnx(self, graph: Graph, x: str, places: Places, *, side: Literal["query", "key"], head_dim: int) -> str:
+        """With tables of cosines and sines."""
+        inside = graph.op("Max", graph.op("Sub", places.query, graph.single(self.first)), graph.single(0))
+        axis = Rotary(base=self.base, layout=self.layout)
+        halves = graph.ops("Split", 2, x, axis=-1, num_outputs=2)
+        turned = []
+        for half, part in zip(halves, ("Div", "Mod"), strict=True):
+            place = graph.op(part, inside, graph.single(self.columns))
+            here = replace(places, query=place, key=place)
+            turned.append(axis.onnx(graph, half, here, side=side, head_dim=head_dim // 2))
+        return graph.op("Concat", *turned, axis=-1)
+
+    def _turned(self, x: Tensor, position: Tensor) -> Tensor:
+        _require_fours(x.shape[-1])
+        inside = (position - self.first).clamp(min=0)
+        by_row, by_column = x.chunk(2, -1)
+        return torch.cat(
+            [
+                rotated(by_row, inside // self.columns, self.base, self.layout),
+                rotated(by_column, inside % self.columns, self.base, self.layout),
+            ],
+            -1,
+        )
+
+
+def _require_fours(head_dim: int) -> None:
+    if head_dim % 4:
+        raise ValueError(f"GridRotary turns pairs on two axes: head_dim={head_dim} must be a multiple of 4.")
 
 
 def rotated(
@@ -215,5 +288,5 @@ class QKNormConfig:
         return QKNorm(head_dim=head_dim, norm=self.norm, scale=self.scale, eps=self.eps)
 
 
-TransformConfig = Rotary | QKNormConfig
+TransformConfig = Rotary | GridRotary | QKNormConfig
 """The transforms that a configuration can name."""

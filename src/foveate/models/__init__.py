@@ -4,6 +4,7 @@ from foveate.models.bahdanau import Bahdanau, BahdanauConfig
 from foveate.models.bert import BERT, BERTConfig
 from foveate.models.captioner import AnyGazeConfig, Captioner, CaptionerConfig
 from foveate.models.classifier import Classifier, ClassifierConfig
+from foveate.models.convolution import PictureCNNConfig, ResNetConfig
 from foveate.models.fixed_context import FixedContext, FixedContextConfig
 from foveate.models.gaze import GazeConfig, GazeDecoder
 from foveate.models.gpt import GPT, GPTConfig
@@ -17,6 +18,7 @@ from foveate.models.seq2seq import Seq2Seq
 from foveate.models.speller import AnySpellerConfig, SpellerConfig, TransformerSpellerConfig
 from foveate.models.tagger import Tagger, TaggerConfig
 from foveate.models.transformer import Transformer, TransformerConfig
+from foveate.models.vit import ViT, ViTConfig
 
 ModelConfig = FixedContextConfig | BahdanauConfig | LuongConfig | TransformerConfig
 """The models that a configuration can name: "fixed_context", "bahdanau", "luong", "transformer"."""
@@ -48,12 +50,14 @@ __all__ = [
     "Luong",
     "LuongConfig",
     "ModelConfig",
+    "PictureCNNConfig",
     "RANLanguageModel",
     "RANLanguageModelConfig",
     "Recogniser",
     "RecogniserConfig",
     "RecurrentLanguageModel",
     "RecurrentLanguageModelConfig",
+    "ResNetConfig",
     "Seq2Seq",
     "SpellerConfig",
     "Tagger",
@@ -61,4 +65,6 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "TransformerSpellerConfig",
+    "ViT",
+    "ViTConfig",
 ]

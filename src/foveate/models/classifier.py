@@ -1,6 +1,6 @@
 """A classifier labels a whole row, such as a text or a picture: embeddings, an encoder, pooling, an output layer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,20 +11,23 @@ from foveate.config.field import setting
 from foveate.data.batch import Batch
 from foveate.data.text_pair import segments
 from foveate.models.bert import BERTConfig, BERTEncoder
+from foveate.models.picture_encoder import PictureEncoder
+from foveate.models.picture_family import PictureEncoderConfig
+from foveate.models.vit import ViTConfig
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
 from foveate.nn.linear_layer import Linear
 from foveate.nn.packing import Packing
-from foveate.nn.pooling import AttentionPoolingConfig, PoolingConfig
+from foveate.nn.pooling import AttentionPoolingConfig, FirstPoolingConfig, PoolingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig:
-    """An encoder over tokens, and the pooling of its vectors."""
+    """An encoder over tokens or patches, and the pooling of its vectors."""
 
-    encoder: EncoderConfig | BERTConfig = RNNEncoderConfig()
-    """`bert` has its own embeddings and ignores `embedding_dim`."""
+    encoder: EncoderConfig | BERTConfig | PictureEncoderConfig = RNNEncoderConfig()
+    """`bert` and the encoders of pictures have their own embeddings and ignore `embedding_dim`."""
     pooling: PoolingConfig = setting(AttentionPoolingConfig(), "attention, mean, max or first")
     embedding_dim: int = 128
     dropout: float = setting(0.3, "on embeddings, on the output of the encoder, and on the pooled vector")
@@ -32,6 +35,8 @@ class ClassifierConfig:
     def __post_init__(self) -> None:
         require_positive(embedding_dim=self.embedding_dim)
         require_rates(dropout=self.dropout)
+        if isinstance(self.encoder, ViTConfig) and self.encoder.class_tokens is not None:
+            _require_class_tokens(self.encoder.class_tokens, self.pooling)
 
     @property
     def positions(self) -> int | None:
@@ -56,7 +61,7 @@ class Classifier(nn.Module):
         self.dropout, self.input = config.dropout, input_of(vocab)
         self.embedding, self.encoder = _reader(config, self.input)
         self.pooling: nn.Module = config.pooling.build(self.encoder.output_dim)
-        self.output = Linear(self.encoder.output_dim, labels)
+        self.output = Linear(config.pooling.width(self.encoder.output_dim), labels)
 
     @property
     def max_length(self) -> int | None:
@@ -73,6 +78,8 @@ class Classifier(nn.Module):
             kinds = self.encoder.config.num_segments
             paired = segments(batch.ids, kinds=kinds) if isinstance(self.input, Tokens) else None
             hidden, packing = self.encoder.encode(batch, paired)
+        elif isinstance(self.encoder, PictureEncoder):
+            hidden, packing = self.encoder.encode(batch)
         else:
             packing = Packing(batch.lengths, batch.length)
             embedded = embed(self.embedding, *batch.packed(packing))
@@ -86,10 +93,39 @@ class Classifier(nn.Module):
         return dropout(x, self.dropout, self.training)
 
 
-def _reader(config: ClassifierConfig, source: Input) -> tuple[nn.Module, Encoder | BERTEncoder]:
-    """Embedding and encoder. BERT has its own embedding, which includes the gap token."""
+def _reader(config: ClassifierConfig, source: Input) -> tuple[nn.Module, Encoder | BERTEncoder | PictureEncoder]:
+    """Embedding and encoder. BERT has its own embedding, which includes the gap token, and so have encoders of
+    pictures.
+    """
     if isinstance(config.encoder, BERTConfig):
         known = Tokens(source.vocab + 1) if isinstance(source, Tokens) else source
         return nn.Identity(), config.encoder.build_encoder(known)
+    if isinstance(config.encoder, PictureEncoderConfig):
+        encoder = _with_class_tokens(config) if isinstance(config.encoder, ViTConfig) else config.encoder
+        return nn.Identity(), encoder.build_encoder(source)
     embedding = source.build(config.embedding_dim, deviation=0.1)
     return embedding, config.encoder.build_for(config.embedding_dim)
+
+
+def _with_class_tokens(config: ClassifierConfig) -> ViTConfig:
+    """The encoder with the number of class tokens that the pooling reads."""
+    assert isinstance(config.encoder, ViTConfig)
+    if config.encoder.class_tokens is not None:
+        return config.encoder
+    needed = config.pooling.count if isinstance(config.pooling, FirstPoolingConfig) else 0
+    return replace(config.encoder, class_tokens=needed)
+
+
+def _require_class_tokens(class_tokens: int, pooling: PoolingConfig) -> None:
+    """Raise ValueError where the pooling would read other vectors than those that are meant."""
+    first = isinstance(pooling, FirstPoolingConfig)
+    if first and class_tokens < pooling.count:
+        raise ValueError(
+            f"encoder.class_tokens={class_tokens} is less than pooling.count={pooling.count}, but the pooling "
+            '"first" reads class tokens. Leave class_tokens out, or choose the pooling "mean" or "attention"'
+        )
+    if class_tokens and not first:
+        raise ValueError(
+            f'encoder.class_tokens={class_tokens} needs the pooling "first", which reads them. Leave class_tokens '
+            "out to pool the patches"
+        )

@@ -77,8 +77,35 @@ class Patches:
 
     @property
     def width(self) -> int:
-        """The number of features of a patch."""
+        """The number of features of a patch: those of its pixels, from left to right and from top to bottom."""
         return self.size**2 * self.channels
+
+    @property
+    def count(self) -> int:
+        """The number of patches of a whole picture."""
+        return self.grid[0] * self.grid[1]
+
+    def picture(
+        self, values: Float[Tensor, "*batch patches width"]
+    ) -> Float[Tensor, "*batch channels height picture_width"]:
+        """Whole pictures of the patches that they were cut into.
+
+        >>> import torch
+        >>> patches = Patches(size=1, channels=3, grid=(2, 2))
+        >>> patches.picture(torch.arange(12.0).reshape(4, 3))[0].tolist()  # the first of three channels
+        [[0.0, 3.0], [6.0, 9.0]]
+
+        Raises ValueError for values that are not those of all patches.
+        """
+        if values.shape[-2:] != (self.count, self.width):
+            raise ValueError(
+                f"A picture of {self.grid[0]} × {self.grid[1]} patches has {self.count} rows of {self.width} numbers, "
+                f"but these are {values.shape[-2]} of {values.shape[-1]}. Pass all patches, row by row."
+            )
+        (rows, columns), lead = self.grid, values.dim() - 2
+        squares = values.unflatten(-1, (self.size, self.size, self.channels)).unflatten(-4, (rows, columns))
+        order = [*range(lead), *(lead + axis for axis in (4, 0, 2, 1, 3))]
+        return squares.permute(order).flatten(-4, -3).flatten(-2)
 
     def build(self, dim: int, *, deviation: float | None = None) -> "PatchEmbedding":
         return PatchEmbedding(self, dim)

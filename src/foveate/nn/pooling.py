@@ -8,7 +8,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, Mechanism, Positions, padding
+from foveate.attention.check import require_positive
 from foveate.attention.mechanism import require_no_segments, shortest
+from foveate.config.field import setting
 from foveate.nn.packing import Packing
 
 
@@ -66,13 +68,21 @@ class MaxPooling(nn.Module):
 
 
 class FirstPooling(nn.Module):
-    """c = h_1, the vector of the begin symbol, like BERT"""
+    """c = h_1, the vector of the begin symbol, like BERT; or c = [h_1; …; h_k], such as those of two class tokens"""
 
-    def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
+    def __init__(self, count: int = 1) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch pooled_dim"]:
+        """Zeros for vectors that a row does not have."""
         if not len(x):
-            return x.new_zeros(packing.batch, x.shape[1])
-        first = packing.starts[:-1].clamp(max=len(x) - 1)  # an empty row at the end starts after all tokens
-        return x.index_select(0, first).masked_fill((packing.lengths == 0)[:, None], 0.0)
+            return x.new_zeros(packing.batch, self.count * x.shape[1])
+        number = torch.arange(self.count, device=x.device)
+        index = (packing.starts[:-1, None] + number).clamp(max=len(x) - 1)
+        missing = number >= packing.lengths[:, None]
+        first = x.index_select(0, index.flatten()).unflatten(0, index.shape)
+        return first.masked_fill(missing[..., None], 0.0).flatten(1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +95,10 @@ class AttentionPoolingConfig:
     def __post_init__(self) -> None:
         require_no_segments(attention=self.attention)
 
+    def width(self, dim: int) -> int:
+        """The number of features of a pooled vector."""
+        return dim
+
     def build(self, dim: int) -> AttentionPooling:
         return AttentionPooling(self, dim)
 
@@ -94,6 +108,10 @@ class MeanPoolingConfig:
     """The mean of all vectors."""
 
     kind: ClassVar[str] = "mean"
+
+    def width(self, dim: int) -> int:
+        """The number of features of a pooled vector."""
+        return dim
 
     def build(self, dim: int) -> MeanPooling:
         return MeanPooling()
@@ -105,6 +123,10 @@ class MaxPoolingConfig:
 
     kind: ClassVar[str] = "max"
 
+    def width(self, dim: int) -> int:
+        """The number of features of a pooled vector."""
+        return dim
+
     def build(self, dim: int) -> MaxPooling:
         return MaxPooling()
 
@@ -114,9 +136,17 @@ class FirstPoolingConfig:
     """The first vector, after layers that have mixed the others into it."""
 
     kind: ClassVar[str] = "first"
+    count: int = setting(1, "vectors that are joined; 2: DeiT's class token and distillation token")
+
+    def __post_init__(self) -> None:
+        require_positive(count=self.count)
+
+    def width(self, dim: int) -> int:
+        """The number of features of a pooled vector."""
+        return self.count * dim
 
     def build(self, dim: int) -> FirstPooling:
-        return FirstPooling()
+        return FirstPooling(self.count)
 
 
 PoolingConfig = AttentionPoolingConfig | MeanPoolingConfig | MaxPoolingConfig | FirstPoolingConfig

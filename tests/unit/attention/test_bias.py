@@ -6,7 +6,18 @@ from dataclasses import replace
 import pytest
 import torch
 
-from foveate.attention import Alibi, Attention, Gaussian, Positions, RelativeBuckets, RelativeBucketsConfig, causal
+from foveate.attention import (
+    Alibi,
+    Attention,
+    Gaussian,
+    GridGaussian,
+    GridGaussianConfig,
+    Positions,
+    RelativeBuckets,
+    RelativeBucketsConfig,
+    causal,
+    predicate,
+)
 
 
 def test_alibi_is_a_slope_for_each_head_times_the_distance() -> None:
@@ -93,3 +104,64 @@ def test_a_bucket_learns_from_all_its_pairs_in_half_precision() -> None:
     bias(at).sum().backward()
     pairs = bias.bucket(at.key - at.query).flatten().bincount(minlength=8)
     torch.testing.assert_close(bias.weight.grad[:, 0].double(), pairs.double(), atol=1, rtol=2**-8)
+
+
+def test_a_window_on_two_axes_stands_at_its_offset() -> None:
+    bias = GridGaussian(num_heads=2, columns=3, first=1, focus=0.5, offset=[[0, 1], [-1, 0.5]]).double()
+    values = bias(Positions.of(7, 7))[0]
+    for head, i, j in torch.cartesian_prod(torch.arange(2), torch.arange(7), torch.arange(7)).tolist():
+        (row, column), (key_row, key_column) = (divmod(place - 1, 3) for place in (i, j))
+        down, right = [(0, 1), (-1, 0.5)][head]
+        away = (key_row - row - down) ** 2 + (key_column - column - right) ** 2
+        assert values[head, i, j].item() == pytest.approx(-0.5 * away if i and j else 0.0)
+
+
+OFFSETS = torch.cartesian_prod(torch.arange(-1, 2), torch.arange(-1, 2))
+
+
+@pytest.mark.parametrize("path", ["rule", "bias"])
+def test_a_convolution_is_an_attention_with_a_head_for_each_place_of_its_kernel(path: str) -> None:
+    """With a rule that shows one patch, what lies outside counts as zero; with a sharp bias, all that has a patch."""
+    torch.manual_seed(0)
+    rows, columns = 4, 5
+    picture, kernel = torch.randn(2, 3, rows, columns), torch.randn(6, 3, 3, 3)
+
+    def one_away(at: Positions) -> torch.Tensor:
+        down, right = OFFSETS[:, :1, None].mT, OFFSETS[:, 1:, None].mT
+        same_row = at.key // columns == at.query // columns + down
+        return same_row & (at.key % columns == at.query % columns + right)
+
+    window = GridGaussian(num_heads=9, columns=columns, focus=60.0, offset=OFFSETS.tolist())
+    attention = Attention(visibility=predicate(one_away)) if path == "rule" else Attention(bias=window)
+    pixels = picture.flatten(2).mT[:, None].expand(-1, 9, -1, -1)
+    nothing = torch.zeros(2, 9, rows * columns, 1)
+    output = torch.einsum("bhnc,dch->bdn", attention.run(nothing, nothing, pixels), kernel.flatten(2))
+    output, expected = output.unflatten(2, (rows, columns)), torch.nn.functional.conv2d(picture, kernel, padding=1)
+    inner = (..., slice(None), slice(None)) if path == "rule" else (..., slice(1, -1), slice(1, -1))
+    torch.testing.assert_close(output[inner], expected[inner], atol=1e-5, rtol=1e-5)
+    if path == "bias":
+        assert not torch.allclose(output, expected, atol=1e-2)
+
+
+def test_a_window_on_two_axes_is_learnt() -> None:
+    """From the pictures alone, a head finds the neighbour that a shifted copy was taken from."""
+    torch.manual_seed(1)
+    attention = Attention(bias=GridGaussian(num_heads=1, columns=6, focus=0.5, offset=[[0.0, 0.0]]))
+    optimiser = torch.optim.Adam(attention.parameters(), lr=0.05)
+    for _ in range(150):
+        picture = torch.randn(8, 1, 6, 6)
+        pixels, target = picture.flatten(2).mT[:, None], picture.roll((-1, 1), (2, 3))[..., :-1, 1:]
+        context = attention.run(0 * pixels, 0 * pixels, pixels)[:, 0].mT.unflatten(2, (6, 6))
+        loss = (context[..., :-1, 1:] - target).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert attention.bias.offset.detach()[0].tolist() == pytest.approx([1.0, -1.0], abs=0.1)
+    assert loss < 0.05
+
+
+def test_a_window_on_two_axes_needs_a_grid_and_an_offset_for_each_head() -> None:
+    with pytest.raises(ValueError, match="columns=0 must be at least 1"):
+        GridGaussianConfig(columns=0)
+    with pytest.raises(ValueError, match=r"offset has shape \(1, 2\): give rows and columns for each of 3"):
+        GridGaussian(num_heads=3, columns=4, offset=[[0.0, 1.0]])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.attention import Attention, Dot, Positions, QKNorm, QKNormConfig, Rotary, padding
+from foveate.attention import Attention, Dot, GridRotary, Positions, QKNorm, QKNormConfig, Rotary, padding
 
 
 @pytest.fixture
@@ -142,3 +142,29 @@ def test_vectors_of_zeros_have_finite_gradients_and_large_ones_do_not_overflow(n
         assert (gradients[0][:, :, 3:] == 0).all()
     exact = transform.double().key(key.detach().double(), at)
     torch.testing.assert_close(transform.to(dtype).key(key, at).double(), exact, atol=0, rtol=2e-2)
+
+
+def test_on_a_grid_one_half_turns_by_the_row_and_the_other_by_the_column(x: Tensor) -> None:
+    turned = GridRotary(columns=3, first=1, base=50.0).query(x, Positions.of(5, 5))
+    for half, places in ((slice(0, 4), [0, 0, 0, 0, 1]), (slice(4, 8), [0, 0, 1, 2, 0])):
+        place = torch.tensor(places)[None, None, :, None]
+        at = Positions(query=place, key=place.mT)
+        torch.testing.assert_close(turned[..., half], Rotary(base=50.0).query(x[..., half], at))
+    assert torch.equal(turned[:, :, 0], x[:, :, 0])  # a class token does not turn
+
+
+def test_products_on_a_grid_depend_on_rows_and_columns_between_the_patches(x: Tensor) -> None:
+    rotary, places = GridRotary(columns=4), torch.tensor([0, 1, 5, 6, 9])
+    moved = places + 4 * 7 + 1  # seven rows down and one column to the right
+    scores = [
+        Attention(Dot(), transforms=(rotary,))
+        .explain(x, x, x, at=Positions(query=at[None, None, :, None], key=at[None, None, None]))
+        .scores
+        for at in (places, moved)
+    ]
+    torch.testing.assert_close(*scores)
+
+
+def test_a_grid_turns_pairs_on_two_axes() -> None:
+    with pytest.raises(ValueError, match="head_dim=6 must be a multiple of 4"):
+        GridRotary(columns=4).build(head_dim=6, num_heads=1)

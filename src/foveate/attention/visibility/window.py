@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from foveate.attention.check import require_real, require_whole, whole_numbers
+from foveate.attention.onnx import Graph, Places
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import Reach, Span
 from foveate.attention.visibility.rule import TRIANGLE, Band, Count, Visibility, everything
@@ -140,12 +142,15 @@ class Around(Visibility):
 class Neighbourhood(Visibility):
     columns: int
     reach_of: tuple[int, int]
+    first: int = 0
     by_pair = True
 
     def __call__(self, at: Positions) -> Bool[Tensor, "#batch #heads query key"]:
         rows, columns = self.reach_of
-        near_row = (at.query // self.columns - at.key // self.columns).abs() <= rows
-        return near_row & ((at.query % self.columns - at.key % self.columns).abs() <= columns)
+        query, key = at.query - self.first, at.key - self.first
+        near_row = (query // self.columns - key // self.columns).abs() <= rows
+        near = near_row & ((query % self.columns - key % self.columns).abs() <= columns)
+        return near & (query >= 0) & (key >= 0) if self.first else near
 
     @property
     def ahead(self) -> Count:
@@ -164,15 +169,34 @@ class Neighbourhood(Visibility):
         return Reach((Span(at.query.double() - self.ahead, at.query.double() + self.ahead),))
 
     def meet(self, other: Visibility) -> Visibility | None:
-        if isinstance(other, Neighbourhood) and other.columns == self.columns:
+        same = isinstance(other, Neighbourhood) and (other.columns, other.first) == (self.columns, self.first)
+        if isinstance(other, Neighbourhood) and same:
             both = tuple(zip(self.reach_of, other.reach_of, strict=True))
-            return Neighbourhood(self.columns, (min(both[0]), min(both[1])))
+            return Neighbourhood(self.columns, (min(both[0]), min(both[1])), self.first)
         return None
+
+    def onnx(self, graph: Graph, places: Places) -> str:
+        """|row(j) − row(i)| ≤ rows and |column(j) − column(i)| ≤ columns"""
+        near, sides = [], list[str]()
+        for part, reach in zip(("Div", "Mod"), self.reach_of, strict=True):
+            query, key = (self._part(graph, place, part) for place in (places.query, places.key))
+            near.append(graph.op("LessOrEqual", _apart(graph, query, key), graph.single(reach)))
+        if self.first:
+            for place, axis in ((places.query, 1), (places.key, 0)):
+                patch = graph.op("GreaterOrEqual", place, graph.single(self.first))
+                sides.append(graph.op("Unsqueeze", patch, graph.whole(axis)))
+        return reduce(lambda one, other: graph.op("And", one, other), (*near, *sides))
+
+    def _part(self, graph: Graph, place: str, part: str) -> str:
+        """Rows ("Div") or columns ("Mod"). What is before the grid is hidden in any case, and counts from 0."""
+        inside = graph.op("Max", graph.op("Sub", place, graph.single(self.first)), graph.single(0))
+        return graph.op(part, inside, graph.single(self.columns))
 
     def __repr__(self) -> str:
         rows, columns = self.reach_of
         reach = rows if rows == columns else (rows, columns)
-        return f"neighbourhood(columns={self.columns}, reach={reach})"
+        first = f", first={self.first}" if self.first else ""
+        return f"neighbourhood(columns={self.columns}, reach={reach}{first})"
 
 
 def causal() -> Visibility:
@@ -234,7 +258,7 @@ def around(*, left: Count, right: Count) -> Visibility:
     return Around(left, right)
 
 
-def neighbourhood(*, columns: int, reach: int | tuple[int, int]) -> Visibility:
+def neighbourhood(*, columns: int, reach: int | tuple[int, int], first: int = 0) -> Visibility:
     """A patch of a picture sees the patches at most `reach` rows and columns away; `columns` is the picture's width.
 
     Positions count along the rows. In a picture of 3 × 3, the patch in the middle of the upper edge sees six:
@@ -242,16 +266,35 @@ def neighbourhood(*, columns: int, reach: int | tuple[int, int]) -> Visibility:
     >>> visible = neighbourhood(columns=3, reach=1)(Positions.of(9, 9))[0, 0, 1]
     >>> visible.reshape(3, 3).int().tolist()
     [[1, 1, 1], [1, 1, 1], [0, 0, 0]]
+
+    `first` is the position of the first patch. This rule hides the tokens before it, such as a class token, which
+    another rule shows to all patches:
+
+    >>> from foveate.attention import global_tokens
+    >>> print((neighbourhood(columns=2, reach=(0, 1), first=1) | global_tokens(1)).picture(5, 5))
+    # # # # #
+    # # # . .
+    # # # . .
+    # . . # #
+    # . . # #
     """
     numbers = whole_numbers("reach", reach)
     both = (numbers, numbers) if isinstance(numbers, int) else numbers
-    require_whole(-math.inf, columns=columns)
+    require_whole(-math.inf, columns=columns, first=first)
     if columns < 1 or len(both) != 2 or min(both) < 0:
         raise ValueError(
             f"A grid has columns={columns} and a reach of {reach}: at least 1, and not negative, one for rows and "
             "columns or one for each."
         )
-    return Neighbourhood(columns, (both[0], both[1]))
+    if first < 0:
+        raise ValueError(f"first={first} is the number of tokens before the grid, which is at least 0.")
+    return Neighbourhood(columns, (both[0], both[1]), first)
+
+
+def _apart(graph: Graph, query: str, key: str) -> str:
+    """|j − i|: [query, key]"""
+    there = graph.op("Unsqueeze", key, graph.whole(0))
+    return graph.op("Abs", graph.op("Sub", there, graph.op("Unsqueeze", query, graph.whole(1))))
 
 
 def number(value: Count) -> str:

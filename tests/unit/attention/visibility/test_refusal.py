@@ -120,6 +120,7 @@ def test_invalid_numbers_of_a_rule_are_refused(unchecked: None, make: Callable[[
         (lambda: random_blocks(block=2, count=-1), "count=-1 must be at least 0."),
         (lambda: sparse(block=0, strided=True), "block=0 must be at least 1."),
         (lambda: global_tokens([-1]), "[-1] global tokens are impossible"),
+        (lambda: neighbourhood(columns=3, reach=1, first=-1), "first=-1 is the number of tokens before the grid"),
         (lambda: neighbourhood(columns=3, reach=(1, 2, 3)), "A grid has columns=3 and a reach of (1, 2, 3)"),
         (lambda: edges([[-1, 0], [0, 1]]), "`index` holds -1: nodes are numbered from 0 on."),
         (lambda: edges([2, 0, 1], pointers=[0, 2, 1, 3]), "Pointers are [0, 2, 1, 3], but `index` has shape (3,)"),

@@ -91,6 +91,9 @@ def test_what_a_rule_implies_disappears() -> None:
     assert neighbourhood(columns=4, reach=2) & neighbourhood(columns=4, reach=(1, 3)) == neighbourhood(
         columns=4, reach=(1, 2)
     )
+    shifted = neighbourhood(columns=4, reach=2, first=1)
+    assert shifted & neighbourhood(columns=4, reach=1, first=1) == neighbourhood(columns=4, reach=1, first=1)
+    assert repr(shifted & neighbourhood(columns=4, reach=2)).count("neighbourhood") == 2
 
 
 def test_what_is_implied_disappears_from_either_side_of_the_sign() -> None:
