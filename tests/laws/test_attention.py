@@ -28,8 +28,6 @@ from foveate.attention import (
     GatV2Config,
     Gaussian,
     GeneralConfig,
-    GridGaussian,
-    GridRotary,
     Hard,
     LocationAware,
     LocationAwareConfig,
@@ -127,7 +125,7 @@ def patterns(rng: random.Random, nodes: int) -> list[Visibility]:
         random_blocks(block=size, count=right, seed=left),
         prefix(left),
         same_segment(),
-        neighbourhood(columns=size, reach=(left, right), first=rng.choice([0, 1])),
+        neighbourhood(columns=size, reach=(left, right)),
         graph(rng, nodes),
     ]
 
@@ -172,8 +170,7 @@ SUMLESS = (ReLU(), ReLU(normalised=False), Sigmoid(bias=-1.0))
 
 def learned_bias(rng: random.Random, heads: int) -> Bias:
     buckets = RelativeBuckets(num_heads=heads, num_buckets=6, max_distance=8, bidirectional=rng.choice([True, False]))
-    grid = GridGaussian(num_heads=heads, columns=rng.choice([2, 3]), first=rng.choice([0, 1]), focus=0.3)
-    return rng.choice([buckets, Alibi(heads), Gaussian(sigma=2.5), grid])
+    return rng.choice([buckets, Alibi(heads), Gaussian(sigma=2.5)])
 
 
 def orders(rng: random.Random, dim: int) -> tuple[Transform, ...]:
@@ -181,9 +178,6 @@ def orders(rng: random.Random, dim: int) -> tuple[Transform, ...]:
     if dim == 1:
         return (norm,)
     rotary = Rotary(base=100.0, dims=rng.choice([None, 2]), layout=rng.choice(["interleaved", "halves"]))
-    if dim % 4 == 0:
-        grid = GridRotary(columns=3, first=rng.choice([0, 1]), layout=rng.choice(["interleaved", "halves"]))
-        rotary = rng.choice([rotary, grid])
     return rng.choice([(rotary,), (rotary, norm), (norm, rotary)])
 
 

@@ -189,8 +189,8 @@ def test_near_patches_and_the_class_token_are_seen() -> None:
     weights = recording.records[0].weights()[0, 0]
     assert (weights[0] > 0).all()
     assert (weights[:, 0] > 0).all()
-    seen = (weights[1:, 1:][0] > 0).unflatten(0, PATCHES.grid)
-    assert seen.int().tolist() == [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
+    near = (weights[1:, 1:][0] > 0).unflatten(0, PATCHES.grid)
+    assert near.int().tolist() == [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
 
 
 @torch.no_grad()
