@@ -22,6 +22,7 @@ from foveate.export.onnx.runtime import OnnxEngine, OnnxState
 from foveate.export.plain_attention import input_refusals, require, unknown_layers
 from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
 from foveate.models.classifier import Classifier
+from foveate.models.picture_encoder import PictureEncoder
 from foveate.models.recogniser import Recogniser
 from foveate.models.recurrent import RecurrentSeq2Seq
 from foveate.models.tagger import FrameTagger, PieceTagger, Tagger
@@ -50,7 +51,8 @@ def refusals(model: nn.Module) -> list[str]:
     family = _family(model)
     if family is None:
         return [f"{type(model).__name__} is unknown"]
-    inputs = input_refusals(model, getattr(family, "INPUTS", (Tokens,)))
+    reads_pictures = isinstance(getattr(model, "encoder", None), PictureEncoder)
+    inputs = [] if reads_pictures else input_refusals(model, getattr(family, "INPUTS", (Tokens,)))
     return list(dict.fromkeys([*family.refusals(model), *inputs, *unknown_layers(model)]))
 
 

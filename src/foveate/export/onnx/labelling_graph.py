@@ -1,11 +1,12 @@
 """Taggers and classifiers as one graph: from padded sentences or texts to logits of labels."""
 
-from foveate.export.onnx import encoder_graph, pooling_graph
+from foveate.export.onnx import encoder_graph, picture_graph, pooling_graph
 from foveate.export.onnx.encoder_graph import Texts
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.plain_attention import input_refusals
 from foveate.models.bert import BERTEncoder
 from foveate.models.classifier import Classifier
+from foveate.models.picture_encoder import PictureEncoder
 from foveate.models.tagger import FrameTagger, PieceTagger, Spelling, Tagger
 from foveate.nn.embed import Tokens, Vectors
 
@@ -16,7 +17,10 @@ INPUTS = (Tokens, Vectors)
 
 def refusals(model: Labeller) -> list[str]:
     """The parts of a model that cannot be exported."""
-    reasons = encoder_graph.refusals(model.encoder)
+    if isinstance(model.encoder, PictureEncoder):
+        reasons = picture_graph.refusals(model.encoder)
+    else:
+        reasons = encoder_graph.refusals(model.encoder)
     if isinstance(model, Classifier):
         reasons += pooling_graph.refusals(model.pooling)
     if isinstance(model.encoder, BERTEncoder):
@@ -25,7 +29,9 @@ def refusals(model: Labeller) -> list[str]:
 
 
 def max_length(model: Labeller) -> int | None:
-    """The largest number of tokens that the graph represents; None without a limit."""
+    """The largest number of tokens that the graph represents; None without a limit, and for pictures of one size."""
+    if isinstance(model.encoder, PictureEncoder):
+        return None
     return encoder_graph.max_length(model.encoder)
 
 
@@ -82,8 +88,12 @@ def _spelt(graph: Graph, spelling: Spelling) -> str:
 
 
 def _classifier(graph: Graph, model: Classifier) -> None:
-    """Logits of each text, and the weights of attention pooling."""
+    """Logits of each text or picture, and the weights of attention pooling."""
     read = model.encoder
+    if isinstance(read, PictureEncoder):
+        pixels, texts = picture_graph.given(graph, read)
+        _answer(graph, model, texts, picture_graph.encoded(graph, read, pixels, texts), "pictures")
+        return
     if isinstance(model.input, Vectors):
         texts = Texts.given_vectors(graph, "texts", model.input.width)
     else:
@@ -93,7 +103,11 @@ def _classifier(graph: Graph, model: Classifier) -> None:
     else:
         x = texts.embedded(graph, model.embedding)
         x = encoder_graph.encoded(graph, read, texts, x, encoder_graph.embedding_dim(model.embedding))
-    vector, weights = pooling_graph.pooled(graph, model.pooling, texts, x, read.output_dim)
-    graph.output("logits", graph.linear(vector, model.output), ["texts", model.output.out_features])
+    _answer(graph, model, texts, x, "texts")
+
+
+def _answer(graph: Graph, model: Classifier, texts: Texts, x: str, batch: str) -> None:
+    vector, weights = pooling_graph.pooled(graph, model.pooling, texts, x, model.encoder.output_dim)
+    graph.output("logits", graph.linear(vector, model.output), [batch, model.output.out_features])
     if weights:
-        graph.output("weights", weights, ["texts", "length"])
+        graph.output("weights", weights, [batch, "length"])

@@ -28,7 +28,8 @@ def pooled(graph: Graph, pooling: nn.Module, texts: Texts, x: str, dim: int) -> 
     if isinstance(pooling, AttentionPooling):
         return _attended(graph, pooling, texts, padded, dim)
     if isinstance(pooling, FirstPooling):
-        return graph.op("Gather", padded, graph.single(0), axis=1), ""
+        first = graph.op("Slice", padded, graph.whole(0), graph.whole(pooling.count), graph.whole(1))
+        return graph.shaped(first, 0, pooling.count * dim), ""
     if isinstance(pooling, MaxPooling):
         real = graph.op("Unsqueeze", texts.real, graph.whole(2))
         hidden = graph.op("Where", real, padded, graph.number(float("-inf")))

@@ -180,6 +180,7 @@ class ClassifySide(LabellingSide):
         meanings = {
             "tokens": f"{BOS}, the ids of {TOKENISER}, {EOS}; of a pair, the second text and another {EOS} follow",
             "features": "the vectors of each row, as the readers of this package make them",
+            "pixels": "pictures of this size, normalised as rows.json says",
             "lengths": COUNTED,
             "logits": LOGITS,
             "weights": "how much of the answer each token is: they sum to 1",

@@ -30,12 +30,15 @@ from foveate.models import BERT
 from foveate.models.bert_hugging_face import from_bert
 from foveate.models.bert_kin import BERTS
 from foveate.models.hugging_face_folder import read_folder
+from foveate.models.picture_encoder import PictureEncoder
 from foveate.nn.pooling import AttentionPooling
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
 from foveate.tasks.classify.task import ClassifyConfig, RowVocabulary
 from foveate.tasks.labelling import Predicted, load_labeller
 from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
 
+CLASS_TOKENS = ("[class]", "[distillation]")
+"""Labels of the vectors before the patches of a ViT."""
 ATTENDING = "`foveate train classify` with --set model.encoder=transformer trains one that attends."
 
 
@@ -152,8 +155,11 @@ class RowClassifier(Looking):
         return row
 
     def track(self, thing: Any) -> Track:
-        """The words, frames or picture that a trace draws beneath its maps."""
-        return Track.of_settings(self.rows.track(thing))
+        """The words, frames or picture that a trace draws beneath its maps; of an encoder of pictures, its grid."""
+        track, encoder = Track.of_settings(self.rows.track(thing)), getattr(self.model, "encoder", None)
+        if not isinstance(encoder, PictureEncoder):
+            return track
+        return Track.of_patches(encoder.grid, picture=track.picture, before=CLASS_TOKENS[: encoder.class_tokens])
 
     def _logits(self, rows: list[Any]) -> Float[Tensor, "batch labels"]:
         return self.model(Batch.of(rows))
