@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from operator import length_hint
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -31,29 +32,52 @@ def tell(text: str) -> None:
 def watched(
     things: Iterable[T], what: str, *, stream: Any = None, clock: Callable[[], float] = monotonic
 ) -> Iterator[T]:
-    """The same things. A line on the terminal counts them, after the first second, unless the command is quiet.
+    """The same things, with their progress, unless the command is quiet: on a terminal a bar, after the first second;
+    elsewhere a line each half minute. Things with a length, or a hint of one, have a total.
 
     >>> list(watched("abc", "letters"))
     ['a', 'b', 'c']
     """
     stream = stream or sys.stderr
-    if _quiet or not stream.isatty() or os.environ.get("TERM") == "dumb":
+    if _quiet:
         yield from things
         return
-    began = clock()
-    drawn = began + 0.9  # so that quick work shows nothing
+    live = stream.isatty() and os.environ.get("TERM") != "dumb"
+    every, form = (0.1, "\r\x1b[2K{}") if live else (30.0, "{}\n")
+    total, began = length_hint(things), clock()
+    drawn = start = began + (1.0 if live else 30.0) - every  # so that quick work shows nothing
     try:
         for count, thing in enumerate(things):
             now = clock()
-            if now - drawn >= 0.1:
+            if now - drawn >= every:
                 drawn = now
-                stream.write(f"\r\x1b[2K{count:,} {what}  {count / (now - began):,.0f} per second")
+                stream.write(form.format(_progress(count, total, what, now - began, bar=live)))
                 stream.flush()
             yield thing
     finally:
-        if drawn > began + 0.9:
+        if live and drawn > start:
             stream.write("\r\x1b[2K")
             stream.flush()
+
+
+def _progress(count: int, total: int, what: str, seconds: float, *, bar: bool) -> str:
+    """The progress of work in words.
+
+    >>> _progress(300, 1200, "recordings", 20.0, bar=True)
+    '[#####...............]  300 of 1,200 recordings  15 per second  1:00 left'
+    >>> _progress(300, 0, "recordings", 20.0, bar=True)
+    '300 recordings  15 per second'
+    """
+    if not count:
+        return f"0 {what}"
+    pace = count / seconds
+    speed = f"{pace:,.0f} per second" if pace >= 0.95 else f"{1 / pace:,.1f} seconds each"
+    if count > total:
+        return f"{count:,} {what}  {speed}"
+    done = count * 20 // total
+    drawn = f"[{'#' * done}{'.' * (20 - done)}]  " if bar else ""
+    minutes, rest = divmod(round((total - count) / pace), 60)
+    return f"{drawn}{count:,} of {total:,} {what}  {speed}  {minutes}:{rest:02} left"
 
 
 def shown(text: str) -> str:

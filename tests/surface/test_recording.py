@@ -1,9 +1,12 @@
 """Recordings on the command line: trained on with masks and speeds, written down from files, stretches and pipes."""
 
+import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -95,6 +98,72 @@ def test_a_full_disk_is_named_in_words(clips: Path, run: Path) -> None:
     _, err = said.communicate()
     assert (said.returncode, err.count(b"\n")) == (4, 1), err
     assert b"foveate transcribe: the output cannot be written: No space left on device." in err
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_ctrl_c_ends_a_microphone_and_the_rest_is_written(clips: Path, run: Path, pieces: int, tmp_path: Path) -> None:
+    samples, _ = soundfile.read(clips.parent / "00.wav", dtype="int16")
+    part = samples[: pieces * RATE // 5].astype("<i2")
+    soundfile.write(tmp_path / "part.wav", part, RATE)
+    quick = ("--no-tune", "--threads", "1")
+    process = _process("transcribe", run, "--stream", "--rate", RATE, *quick)
+    assert process.stdin is not None
+    process.stdin.write(part.tobytes())
+    process.stdin.flush()
+    _wait_until_it_listens(process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, b"Traceback" in err) == (0, False), err
+    assert b"A stream is written by CTC alone, because attention needs the whole recording." in err
+    whole, _ = _process("transcribe", run, tmp_path / "part.wav", "--set", "kind=ctc", *quick).communicate()
+    assert out == whole
+    assert out.endswith(b"\n")
+
+
+def _wait_until_it_listens(process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a process has read its input and sleeps for more."""
+    assert process.stdin is not None
+    asleep = 0
+    while asleep < 8:
+        assert process.poll() is None
+        waiting = bytearray(4)
+        fcntl.ioctl(process.stdin, termios.FIONREAD, waiting)
+        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        asleep = asleep + 1 if state == "S" and not any(waiting) else 0
+        time.sleep(0.03)
+
+
+def test_remarks_on_a_recording_are_printed_with_its_name(run: Path, tmp_path: Path, foveate: Any) -> None:
+    tone = np.sin(np.arange(2 * RATE) / 9).astype(np.float32)
+    soundfile.write(tmp_path / "silent.wav", 0 * tone, RATE)
+    soundfile.write(tmp_path / "loud.wav", np.clip(3 * tone, -1, 1), RATE)
+    soundfile.write(tmp_path / "fast.wav", 0.3 * tone, 2 * RATE)
+    soundfile.write(tmp_path / "both.wav", 0.3 * np.stack([tone, tone], 1), RATE)
+    soundfile.write(tmp_path / "cut.wav", 0.3 * tone, RATE)
+    (tmp_path / "cut.wav").write_bytes((tmp_path / "cut.wav").read_bytes()[:9_000])
+    said = foveate("transcribe", run, tmp_path)
+    assert said.code == 0, said.err
+    assert said.err.splitlines() == [
+        f"{tmp_path}/both.wav: 2 channels, whose mean is read.",
+        f"{tmp_path}/cut.wav: cut off: the file ends before the last sample that its header promises.",
+        f"{tmp_path}/fast.wav: 16,000 samples a second, resampled to 8,000.",
+        f"{tmp_path}/loud.wav: clipping: samples at full scale.",
+        f"{tmp_path}/silent.wav: silence.",
+    ]
+
+
+def test_texts_that_are_names_of_folders_are_announced(clips: Path, tmp_path: Path, foveate: Any) -> None:
+    for number, line in enumerate(clips.read_text().splitlines()[:20]):
+        folder = tmp_path / "data" / ("one" if number % 2 else "two")
+        folder.mkdir(parents=True, exist_ok=True)
+        name = line.partition("\t")[0]
+        (folder / name).write_bytes((clips.parent / name).read_bytes())
+    said = foveate(
+        "train", "transcribe", "--data", tmp_path / "data", "--out", tmp_path / "run", *FEW[:3], *SMALL, *FEW[-6:]
+    )
+    assert said.code == 0, said.err
+    first = next(iter(sorted((tmp_path / "data" / "one").iterdir())))
+    assert f"Each text is the name of a folder, such as 'one' for {first}. For other texts, name a table" in said.err
 
 
 def _process(*words: object, stdout: Any = subprocess.PIPE) -> "subprocess.Popen[bytes]":
@@ -234,7 +303,7 @@ def test_bad_recordings_are_named(clips: Path, tmp_path: Path, foveate: Any) -> 
     (tmp_path / "broken.wav").write_bytes(b"RIFF no sound")
     (tmp_path / "clips.tsv").write_text(f"{table}broken.wav\tsea\n")
     said = foveate("train", "transcribe", "--data", tmp_path / "clips.tsv", "--out", tmp_path / "again", *FEW)
-    assert (said.code, "broken.wav" in said.err) == (3, True)
+    assert (said.code, f"{tmp_path}/clips.tsv:41: {tmp_path}/broken.wav" in said.err) == (3, True)
 
 
 def test_the_text_of_a_stream_is_that_of_the_file(clips: Path, run: Path, foveate: Any) -> None:

@@ -48,7 +48,24 @@ def test_a_line_on_the_terminal_counts_things_after_the_first_second() -> None:
     screen, times = Screen(), iter([0.0, 0.5, 1.1, 1.15, 2.0])
     assert list(watched("abcd", "letters", stream=screen, clock=lambda: next(times))) == list("abcd")
     clear = "\r\x1b[2K"
-    assert screen.getvalue() == f"{clear}1 letters  1 per second{clear}3 letters  2 per second{clear}"
+    bars = "[#####...............]", "[###############.....]"
+    first, last = "1 of 4 letters  1.1 seconds each  0:03 left", "3 of 4 letters  2 per second  0:01 left"
+    assert screen.getvalue() == f"{clear}{bars[0]}  {first}{clear}{bars[1]}  {last}{clear}"
+
+
+def test_things_without_a_known_number_have_no_bar() -> None:
+    screen, times = Screen(), iter([0.0, 0.5, 1.5])
+    assert list(watched((one for one in "ab"), "letters", stream=screen, clock=lambda: next(times))) == ["a", "b"]
+    assert screen.getvalue() == "\r\x1b[2K1 letters  1.5 seconds each\r\x1b[2K"
+
+
+def test_a_pipe_has_a_line_each_half_minute() -> None:
+    pipe, times = io.StringIO(), iter([0.0, 20.0, 31.0, 60.0, 62.0])
+    assert list(watched("abcd", "letters", stream=pipe, clock=lambda: next(times))) == list("abcd")
+    assert (
+        pipe.getvalue()
+        == "1 of 4 letters  31.0 seconds each  1:33 left\n3 of 4 letters  20.7 seconds each  0:21 left\n"
+    )
 
 
 def test_quick_work_and_pipes_show_no_counts() -> None:

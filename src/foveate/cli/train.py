@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from foveate.cli.files import examples, file_arguments, files_given, option
+from foveate.cli.files import examples, file_arguments, files_given, named, option
 from foveate.errors import UsageError
 from foveate.tasks import TASKS
 from foveate.tasks.option import columns_argument, machine_arguments, size_argument
@@ -15,8 +15,14 @@ examples:
   foveate train translate --source pairs.tsv --out run/ --set train.steps=2000 --set model=transformer
   foveate train translate run.toml --out run/
   foveate train language_model --text shakespeare.txt --out run/
+  foveate train masked_language_model --text articles.txt --out run/
   foveate train tag --data tagged.txt --out run/
+  foveate train tag --data recordings-with-label-tracks.tsv --out phones/
   foveate train classify --data texts.tsv --out run/
+  foveate train classify --data folder-of-folders/ --out run/
+  foveate train transcribe --data clips.tsv --out asr/
+  foveate train transcribe --data clips.tsv --valid-data other-voices.tsv --out asr/ --size medium
+  foveate train speak --data clips.tsv --out voice/
 
 Without a TOML file, sizes are chosen for the data and this machine, and the choice is explained: --size small takes
 about 10 minutes, medium an hour, large a night. Ctrl-C saves the run; `foveate resume` continues it.
@@ -29,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", choices=list(TASKS), help=f"the task; {what}")
     parser.add_argument("config", nargs="?", metavar="TOML", help="configuration file; see `foveate plan --show`")
     file_arguments(parser)
-    columns_argument(parser)
+    columns_argument(parser, tasks=named(parser))
     parser.add_argument("--out", metavar="FOLDER", required=True, help="the run folder to create")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="set one setting; may be repeated")
     size_argument(parser)

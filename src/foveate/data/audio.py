@@ -333,4 +333,4 @@ def _recording(thing: Clip | Recording | Path | str) -> Recording:
 
 
 def _rate(thing: Any) -> int:
-    return thing.rate if isinstance(thing, Recording) else rate_of(_clip(thing).path)
+    return thing.rate if isinstance(thing, Recording) else rate_of(_clip(thing))

@@ -4,8 +4,9 @@ The size of a recording is read from its header, and limited, before anything is
 """
 
 import contextlib
+import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ CLIPPED = 4
 """The number of neighbouring samples at full scale, with one sign, from which a recording counts as clipped."""
 SILENT = 1e-4
 """The largest absolute value in a recording that counts as silent: 3 steps of 16 bits."""
+CUT = "cut off: the file ends before the last sample that its header promises"
+"""The remark on a file whose end is missing."""
+UNKNOWN_SIZE = 0x7FFFFFFF
+"""The bytes of samples from which the header of a WAV file does not know how many there are."""
 _CHUNK = 1 << 18
 
 
@@ -46,6 +51,8 @@ class Clip:
     path: Path
     start: float = 0.0
     end: float | None = None
+    place: str = field(default="", compare=False, repr=False)
+    """The file and line of the table that names the recording, for errors; empty without a table."""
 
     def __post_init__(self) -> None:
         end = np.inf if self.end is None else self.end
@@ -113,6 +120,11 @@ def read_recording(clip: Clip) -> Recording:
     Raises DataError, with the name of the file, for a file that is missing, not audio, empty, damaged or too long, and
     for a stretch that begins or ends after the recording; SetupError without the package soundfile.
     """
+    with _located(clip):
+        return _read(clip)
+
+
+def _read(clip: Clip) -> Recording:
     with _opened(clip.path) as file:
         rate, channels = int(file.samplerate), int(file.channels)
         first, frames = _stretch(clip, file)
@@ -128,19 +140,21 @@ def read_recording(clip: Clip) -> Recording:
     if read < frames and (not read or clip.end is not None):
         raise DataError(f"{clip} is damaged: it ends after {read / rate:.2f} s. Save it again, or leave it out.")
     samples = samples[:read]
-    remarks = (f"{channels} channels, whose mean is read",) if channels > 1 else ()
+    remarks = [f"{channels} channels, whose mean is read"] if channels > 1 else []
+    if clip.end is None and (read < 0.99 * frames or _lacks_samples(clip.path)):  # MP3 knows only about how many
+        remarks.append(CUT)
     return Recording(str(clip), samples, rate, (*remarks, *remarks_on(samples)))
 
 
-def rate_of(path: Path) -> int:
+def rate_of(clip: Clip) -> int:
     """The rate of a recording, in samples per second, by its header. Raises as `read_recording` does."""
-    with _opened(path) as file:
+    with _located(clip), _opened(clip.path) as file:
         return int(file.samplerate)
 
 
 def seconds_of(clip: Clip) -> float:
     """The length of a recording or a stretch, by its header. Raises as `read_recording` does."""
-    with _opened(clip.path) as file:
+    with _located(clip), _opened(clip.path) as file:
         return _stretch(clip, file)[1] / int(file.samplerate)
 
 
@@ -175,6 +189,33 @@ def resampled(
         raise SetupError("Resampling of sound needs the package soxr: pip install 'foveate[audio]'") from None
     result: np.ndarray = soxr.resample(np.ascontiguousarray(samples, np.float32), old, new, quality="HQ")
     return result
+
+
+@contextlib.contextmanager
+def _located(clip: Clip) -> Iterator[None]:
+    """Puts the place of a clip in a table before errors."""
+    try:
+        yield
+    except DataError as error:
+        if not clip.place:
+            raise
+        raise DataError(f"{clip.place}: {error}") from None
+
+
+def _lacks_samples(path: Path) -> bool:
+    """Whether a WAV file ends before the end of its samples, by its header. libsndfile reads what is there, and says
+    nothing; it refuses FLAC and Ogg that end too early.
+    """
+    with path.open("rb") as file:
+        riff = file.read(12)
+        if riff[:4] != b"RIFF" or riff[8:] != b"WAVE":
+            return False
+        while len(head := file.read(8)) == 8:
+            name, size = struct.unpack("<4sI", head)
+            if name == b"data":  # programs that write to a pipe do not know the size: 0, or the largest number
+                return 0 < size < UNKNOWN_SIZE and file.tell() + size > path.stat().st_size
+            file.seek(size + size % 2, 1)
+    return False
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from foveate.data.audio_file import LONGEST, RATES, Recording, remarks_on
+from foveate.data.audio_file import CUT, LONGEST, RATES, UNKNOWN_SIZE, Recording, remarks_on
 from foveate.errors import DataError, UsageError
 
 NAME = "standard input"
@@ -88,7 +88,9 @@ class Pipe:
         if not count:
             raise DataError(f"{NAME} has no samples.")
         samples = np.concatenate(pieces)
-        remarks = (f"{self.channels} channels, whose mean is read",) if self.channels > 1 else ()
+        remarks = [f"{self.channels} channels, whose mean is read"] if self.channels > 1 else []
+        if self.size is not None and count < self.size // (np.dtype(self.dtype).itemsize * self.channels):
+            remarks.append(CUT)
         return Recording(NAME, samples, self.rate, (*remarks, *remarks_on(samples)))
 
 
@@ -122,7 +124,7 @@ def _header(file: Bytes) -> tuple[int, str, int, int | None]:
             if not dtype:
                 break
             # Programs that write to a pipe do not know the size, and write 0 or the largest number.
-            return rate, dtype, channels, size if 0 < size < 0x7FFFFFFF else None
+            return rate, dtype, channels, size if 0 < size < UNKNOWN_SIZE else None
         if size > _LARGEST:
             break
         body = _read(file, size + size % 2)

@@ -6,6 +6,8 @@ relative to the table's folder. Or a folder has a folder of recordings for each 
 """
 
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 
 from foveate.data.audio_file import SUFFIXES, Clip
@@ -16,6 +18,14 @@ from foveate.suggestion import listing
 
 COLUMNS = ("path", "start", "end", "text", "label")
 """The names that the first line of a table may have."""
+TEXTS = frozenset({"text", "label"})
+SYNONYMS = {
+    **dict.fromkeys(("file", "filename", "file_name", "audio", "wav", "recording", "clip"), "path"),
+    **dict.fromkeys(("sentence", "transcript", "transcription", "words"), "text"),
+    **dict.fromkeys(("begin", "from", "onset"), "start"),
+    **dict.fromkeys(("stop", "to", "offset"), "end"),
+}
+"""Names that other tables have for these columns, for errors."""
 _WRITE = "write the path of a recording, a tab and its label or text"
 
 
@@ -23,8 +33,8 @@ def is_table(path: str) -> bool:
     """Whether a file is a table of recordings: its first cell names one, or is the name of the column of paths."""
     if not Path(path).is_file() or Path(path).suffix.lower() in {*SUFFIXES, ".npz"}:
         return False
-    cells = [cell.strip() for cell in next(read_lines(path), "").split("\t")]
-    return len(cells) > 1 and (Path(cells[0]).suffix.lower() in SUFFIXES or _named(cells))
+    lines = [[cell.strip() for cell in line.split("\t")] for line in islice(read_lines(path), 2)]
+    return any(len(cells) > 1 and (_is_recording(cells[0]) or _named(_plain(cells))) for cells in lines)
 
 
 def is_folder(path: str) -> bool:
@@ -43,8 +53,8 @@ def read_table(path: str) -> Iterator[Example]:
     names: list[str] | None = None
     for line, text in lines:
         cells = [cell.strip() for cell in text.split("\t")]
-        if line == 1 and _named(cells):
-            names = _known(cells, f"{path}:1")
+        if line == 1 and _heads(cells):
+            names = _known(_plain(cells), cells, f"{path}:1")
             continue
         if not text.strip():
             continue
@@ -57,18 +67,53 @@ def read_table(path: str) -> Iterator[Example]:
             )
         start, end = (_time(values.get(name, ""), f"{path}:{line}", name) for name in ("start", "end"))
         try:
-            clip = Clip(folder / values["path"], start or 0.0, end)
+            clip = Clip(folder / values["path"], start or 0.0, end, f"{path}:{line}")
         except DataError as error:
             raise DataError(f"{path}:{line}: {error}") from None
         yield Example(line, clip, label)
+
+
+def _is_recording(cell: str) -> bool:
+    return Path(cell).suffix.lower() in SUFFIXES
+
+
+def _plain(cells: Sequence[str]) -> list[str]:
+    """Names of columns in small letters."""
+    return [cell.casefold() for cell in cells]
 
 
 def _named(cells: Sequence[str]) -> bool:
     return "path" in cells and bool({"text", "label"} & {*cells})
 
 
-def _known(names: list[str], where: str) -> list[str]:
-    """The names of columns. Raises DataError for a name that occurs twice."""
+def _heads(cells: Sequence[str]) -> bool:
+    """Whether the cells of the first line are names of columns, perhaps misspelt, rather than a recording."""
+    names = _plain(cells)
+    return _named(names) or (not any(map(_is_recording, cells)) and any(map(_meant, names)))
+
+
+def _meant(name: str) -> str | None:
+    """The name of a column that a misspelt or another name stands for."""
+    similar = get_close_matches(name, COLUMNS, n=1, cutoff=0.7) if name else []
+    return similar[0] if similar else SYNONYMS.get(name)
+
+
+def _known(names: list[str], cells: Sequence[str], where: str) -> list[str]:
+    """The names of columns. Raises DataError for a name that occurs twice, for one that is misspelt, and for missing
+    columns.
+    """
+    for name, cell in zip(names, cells, strict=True):
+        meant = _meant(name)
+        if name not in COLUMNS and meant and meant not in names and not (meant in TEXTS and TEXTS & {*names}):
+            raise DataError(
+                f"{where}: the column {cell!r} is not read. Did you mean {meant!r}? Columns are named path, text or "
+                "label, and for stretches start and end, in seconds."
+            )
+    if not _named(names):
+        raise DataError(
+            f"{where}: the first line names the columns {', '.join(cells)}. A table needs `path`, and `text` or "
+            "`label`."
+        )
     if {"text", "label"} <= {*names} or any(names.count(name) > 1 for name in COLUMNS):
         raise DataError(f"{where}: two columns have the same content: {', '.join(names)}. Give one column `text`.")
     return names

@@ -292,11 +292,14 @@ class Parts:
         self.data, self.read = config.data, config.read
         self.drawn: frozenset[int] = frozenset()
         self.rare: tuple[str, ...] = ()
+        self.total = 0
+        self._cheap = getattr(config, "reader", None) is not None
+        """Whether files only list the things, which are read one by one."""
         if getattr(config, "reader", None) is None:
             require_lasting(self.data.data, self.data.valid_data)
         if self.data.valid_data is None:
             label_sets = [frozenset(config.labels_of(example)) for example in self.read(self.data.data)]
-            total = len(label_sets)
+            self.total = total = len(label_sets)
             size = min(self.data.held_out, total // 10)
             if size < 1:
                 raise DataError(
@@ -328,11 +331,28 @@ class Parts:
         return self.data.valid_data if part == "valid" and self.data.valid_data is not None else self.data.data
 
     def __call__(self, part: str) -> Iterator[Any]:
-        """The examples of "train" or "valid", streamed."""
+        """The examples of "train" or "valid", streamed, with a hint of their number where that is cheap."""
         examples = self.read(self.path(part))
         if self.data.valid_data is not None:
-            return examples
-        return (one for number, one in enumerate(examples) if (number in self.drawn) == (part == "valid"))
+            return _Hinted(examples, sum(1 for _ in self.read(self.path(part))) if self._cheap else 0)
+        chosen = (one for number, one in enumerate(examples) if (number in self.drawn) == (part == "valid"))
+        return _Hinted(chosen, len(self.drawn) if part == "valid" else self.total - len(self.drawn))
+
+
+class _Hinted:
+    """An iterator with the number of its items for those who show progress."""
+
+    def __init__(self, items: Iterator[Any], count: int) -> None:
+        self.items, self.count = items, count
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.items)
+
+    def __length_hint__(self) -> int:
+        return self.count
 
 
 def _drawn(label_sets: Sequence[frozenset[str]], counts: Counter[str], size: int, seed: int) -> frozenset[int]:

@@ -68,12 +68,18 @@ def two_columns(text: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def columns_argument(parser: argparse.ArgumentParser) -> None:
+def columns_argument(parser: argparse.ArgumentParser, *, tasks: Collection[str] = ()) -> None:
+    """The option --columns; help shows it unless none of the named `tasks` reads columns."""
+    from foveate.tasks import TASKS
+
+    useless = tasks and not any(TASKS[task].reads_columns for task in tasks)
     parser.add_argument(
         "--columns",
         type=two_columns,
         metavar="A,B",
-        help="columns of a tab-separated file to read, counted from 0: source and target, text and label, or word and "
+        help=argparse.SUPPRESS
+        if useless
+        else "columns of a tab-separated file to read, counted from 0: source and target, text and label, or word and "
         "tag; required if there are more than two",
     )
 
@@ -132,15 +138,20 @@ def rate_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def decode_arguments(parser: argparse.ArgumentParser) -> None:
+def decode_arguments(
+    parser: argparse.ArgumentParser,
+    settings: str = "length_penalty.alpha=0.6, no_repeat_ngram=3 or kind=sample",
+    beam: str = "beam size; 1 is greedy",
+) -> None:
+    """Options of searches; `settings` are examples of settings."""
     precision_argument(parser)
-    parser.add_argument("--beam", type=count, metavar="N", help="beam size; 1 is greedy")
+    parser.add_argument("--beam", type=count, metavar="N", help=beam)
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="A=B",
-        help="one setting of decoding, for example length_penalty.alpha=0.6, no_repeat_ngram=3 or kind=sample",
+        help=f"one setting of decoding, for example {settings}",
     )
 
 

@@ -76,7 +76,14 @@ def test_a_folder_of_folders_names_the_labels(table: Path) -> None:
 
 @pytest.mark.parametrize(
     ("first", "yes"),
-    [("a.wav\tone", True), ("path\ttext", True), ("x\tlabel\tpath", True), ("a word\tb", False), ("a.wav", False)],
+    [
+        ("a.wav\tone", True),
+        ("path\ttext", True),
+        ("x\tlabel\tpath", True),
+        ("Path\tText", True),
+        ("a word\tb", False),
+        ("a.wav", False),
+    ],
 )
 def test_a_table_of_recordings_is_told_by_its_first_line(first: str, yes: bool, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(f"{first}\n")
@@ -95,6 +102,11 @@ def test_a_table_of_recordings_is_told_by_its_first_line(first: str, yes: bool, 
         ("path\tstart\tlabel\nclips/1.wav\tx\ta\n", "all.tsv:2: the start 'x' is not a number of seconds"),
         ("path\tstart\tend\tlabel\nclips/1.wav\t2\t1\ta\n", "all.tsv:2: "),
         ("path\tlabel\ttext\n", "all.tsv:1: two columns have the same content"),
+        ("paht\tlabel\nclips/1.wav\ta\n", "all.tsv:1: the column 'paht' is not read. Did you mean 'path'?"),
+        ("File\tSentence\nclips/1.wav\ta\n", "all.tsv:1: the column 'File' is not read. Did you mean 'path'?"),
+        ("path\tTxet\nclips/1.wav\ta\n", "all.tsv:1: the column 'Txet' is not read. Did you mean 'text'?"),
+        ("path\tbegin\ttext\nclips/1.wav\t1\ta\n", "the column 'begin' is not read. Did you mean 'start'?"),
+        ("path\tspeaker\nclips/1.wav\ta\n", "all.tsv:1: the first line names the columns path, speaker. A table needs"),
     ],
 )
 def test_a_wrong_line_is_named(content: str, message: str, table: Path) -> None:
@@ -102,6 +114,17 @@ def test_a_wrong_line_is_named(content: str, message: str, table: Path) -> None:
     with pytest.raises(DataError) as refusal:
         list(READER.read(str(table)))
     assert message in str(refusal.value)
+
+
+def test_names_of_columns_may_have_capitals_and_unknown_columns_beside_them(table: Path) -> None:
+    table.write_text("Path\tSpeaker\tStart\tText\tTranscription\nclips/1.wav\tx\t0.5\ta\tb\n")
+    (one,) = READER.read(str(table))
+    assert (one.thing.start, one.label, one.thing.place) == (0.5, "a", f"{table}:2")
+
+
+def test_a_misspelt_first_line_still_makes_a_table_of_recordings(table: Path) -> None:
+    table.write_text("paht\tlabel\nclips/1.wav\ta\n")
+    assert is_table(str(table))
 
 
 def test_a_wrong_file_in_a_folder_is_named(table: Path, tmp_path: Path) -> None:

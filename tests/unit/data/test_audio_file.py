@@ -148,12 +148,41 @@ def test_a_stretch_outside_the_recording_is_refused(tmp_path: Path) -> None:
 def test_a_file_with_fewer_samples_than_its_header_states_gives_those_that_it_has(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", TONE, RATE, subtype="PCM_16")
     (tmp_path / "b.wav").write_bytes((tmp_path / "a.wav").read_bytes()[: 44 + 2 * 4000])
-    assert len(read_recording(Clip(tmp_path / "b.wav")).samples) == 4000
+    cut = read_recording(Clip(tmp_path / "b.wav"))
+    assert len(cut.samples) == 4000
+    assert cut.remarks == (audio_file.CUT,)
+    assert read_recording(Clip(tmp_path / "a.wav")).remarks == ()
+    assert read_recording(Clip(tmp_path / "b.wav", 0.1, 0.2)).remarks == ()  # its samples are all there
+
+
+def test_a_wave_file_that_does_not_know_its_size_is_not_cut_off(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", TONE, RATE, subtype="PCM_16")
+    data = (tmp_path / "a.wav").read_bytes()
+    for number, size in enumerate((0xFFFFFFFF, 0x7FFFFFFF)):
+        (tmp_path / f"{number}.wav").write_bytes(data[:40] + struct.pack("<I", size) + data[44:])
+        assert read_recording(Clip(tmp_path / f"{number}.wav")).remarks == ()
+
+
+@pytest.mark.parametrize("ending", ["flac", "ogg"])
+def test_a_compressed_file_that_ends_too_early_is_refused(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{ending}"
+    soundfile.write(path, TONE, RATE)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(DataError, match=rf"a\.{ending} is not a recording that can be read, or is damaged"):
+        read_recording(Clip(path))
+
+
+def test_the_place_in_a_table_stands_before_errors(tmp_path: Path) -> None:
+    clip = Clip(tmp_path / "none.wav", place="clips.tsv:7")
+    for read in (read_recording, seconds_of, rate_of):
+        with pytest.raises(DataError, match=r"^clips\.tsv:7: .*none\.wav: there is no such file"):
+            read(clip)
+    assert (clip, repr(clip)) == (Clip(clip.path), repr(Clip(clip.path)))  # so that prepared rows stay
 
 
 def test_the_rate_is_read_from_the_header(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.flac", TONE, 11_025)
-    assert rate_of(tmp_path / "a.flac") == 11_025
+    assert rate_of(Clip(tmp_path / "a.flac")) == 11_025
 
 
 @pytest.mark.parametrize("package", ["soundfile", "soxr"])

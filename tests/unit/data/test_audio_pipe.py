@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foveate.data.audio_file import CUT
 from foveate.data.audio_pipe import Pipe
 from foveate.errors import DataError, UsageError
 
@@ -44,6 +45,12 @@ def test_a_wave_file_is_read_from_a_pipe(kind: Any, samples: np.ndarray, code: i
 def test_a_program_that_writes_to_a_pipe_does_not_know_the_size(size: int) -> None:
     samples = np.rint(TONE * 32768).astype("<i2")
     assert len(Pipe.of(io.BytesIO(wave(samples, 1, 16, size=size))).recording().samples) == len(TONE)
+
+
+def test_a_pipe_that_ends_too_early_is_remarked() -> None:
+    samples = np.rint(TONE * 32768).astype("<i2")
+    assert Pipe.of(io.BytesIO(wave(samples, 1, 16))).recording().remarks == ()
+    assert Pipe.of(io.BytesIO(wave(samples, 1, 16, size=2 * len(samples) + 2))).recording().remarks == (CUT,)
 
 
 def test_what_follows_the_samples_is_not_sound() -> None:

@@ -21,7 +21,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--n-best", type=count, metavar="N", help="print the N best texts with their scores")
     rate_argument(parser)
-    decode_arguments(parser)
+    decode_arguments(
+        parser,
+        "beam=8, kind=ctc (joint, beam or greedy), and with kind=joint ctc_weight=0.5",
+        "texts that the search keeps at a time",
+    )
 
 
 TASK = Entry(

@@ -13,6 +13,7 @@ from foveate.data.feature import VectorReader
 from foveate.data.labelled import TOKENISER as TOKENISER
 from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example, Reader, RowMaker
+from foveate.data.text import short
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.data.transcript import TextConfig, TranscriptReport, prepare_transcripts, transcribed
 from foveate.data.variant import Draw, augmented
@@ -258,9 +259,20 @@ def count(batch: PairBatch) -> int:
     return batch.target.num_tokens - batch.target.size
 
 
+def _by_folder(config: Any) -> str:
+    """A sentence on texts that are names of folders; empty for a table."""
+    if not Path(config.data.data).is_dir():
+        return ""
+    first = next(config.read(config.data.data))
+    return (
+        f" Each text is the name of a folder, such as {short(first.label)} for {first.thing}. For other texts, name a "
+        "table of path, tab and text."
+    )
+
+
 def _origin(config: Any, part: str) -> str:
     if part == "train":
-        return f"{config.text}."
+        return f"{config.text}.{_by_folder(config)}"
     if config.data.valid_data is not None:
         return "They are from a file of their own."
     return (
