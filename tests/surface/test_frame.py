@@ -153,6 +153,21 @@ def test_a_trace_has_the_labels_and_the_sound_of_its_frames(
     assert all(len({track.labels[place].rpartition(" ")[2] for place in range(*word)}) == 1 for word in track.words)
 
 
+def test_variants_are_compared_on_the_same_stretches(data: Path, tmp_path: Path, foveate: Any) -> None:
+    lines = (line.split("\t") for line in data.read_text().splitlines())
+    stretches = (f"{data.parent}/{path}\t0.1\t0.45\t{data.parent}/{track}\n" for path, track in lines)
+    table = tmp_path / "stretches.tsv"
+    table.write_text("".join(["path\tstart\tend\tlabel\n", *stretches]))
+    words = ("--vary", "model.encoder.num_layers=1,2", "--seeds", "1", "--budget", "steps=2", *ATTENDS)
+    said = foveate("compare", "tag", "--data", table, *words, *QUICK, "--out", tmp_path / "out")
+    assert said.code == 0, said.err
+    held = [
+        line for part in ("train", "valid") for line in (tmp_path / f"out/data/{part}.tsv").read_text().splitlines()
+    ]
+    assert sorted({*held}) == sorted(set(table.read_text().splitlines()))
+    assert len(held) == 12 + 2
+
+
 def test_a_tagger_of_frames_is_exported(run: Path, tmp_path: Path, foveate: Any) -> None:
     assert foveate("export", run, tmp_path / "out", "--to", "onnx").code == 0
     described = json.loads((tmp_path / "out" / "export.json").read_text())["files"]["model.onnx"]

@@ -89,10 +89,10 @@ def _named(cells: Sequence[str]) -> bool:
 def _heads(cells: Sequence[str]) -> bool:
     """Whether the cells of the first line are names of columns, perhaps misspelt, rather than a recording."""
     names = _plain(cells)
-    return _named(names) or (not any(map(_is_recording, cells)) and any(map(_meant, names)))
+    return _named(names) or (not any(map(_is_recording, cells)) and any(map(_column, names)))
 
 
-def _meant(name: str) -> str | None:
+def _column(name: str) -> str | None:
     """The name of a column that a misspelt or another name stands for."""
     similar = get_close_matches(name, COLUMNS, n=1, cutoff=0.7) if name else []
     return similar[0] if similar else SYNONYMS.get(name)
@@ -103,10 +103,10 @@ def _known(names: list[str], cells: Sequence[str], where: str) -> list[str]:
     columns.
     """
     for name, cell in zip(names, cells, strict=True):
-        meant = _meant(name)
-        if name not in COLUMNS and meant and meant not in names and not (meant in TEXTS and TEXTS & {*names}):
+        column = _column(name)
+        if name not in COLUMNS and column and column not in names and not (column in TEXTS and TEXTS & {*names}):
             raise DataError(
-                f"{where}: the column {cell!r} is not read. Did you mean {meant!r}? Columns are named path, text or "
+                f"{where}: the column {cell!r} is not read. Did you mean {column!r}? Columns are named path, text or "
                 "label, and for stretches start and end, in seconds."
             )
     if not _named(names):

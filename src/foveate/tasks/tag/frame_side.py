@@ -11,6 +11,7 @@ import torch
 
 from foveate.config import to_dict
 from foveate.data.audio import AudioReader
+from foveate.data.audio_file import Clip
 from foveate.data.audio_table import is_table
 from foveate.data.batch import Batch
 from foveate.data.feature import VectorReader
@@ -170,7 +171,10 @@ class FrameSide(LabellingSide):
         return [*plain, *named, *(class_rows(chosen) if per_class else [])]
 
     def written(self, example: Tracked) -> str:
-        return f"{_absolute(getattr(example.thing, 'path', example.thing))}\t{_absolute(example.file)}\n"
+        thing, file = example.thing, _absolute(example.file)
+        if not isinstance(thing, Clip):
+            return f"{_absolute(thing)}\t{file}\n"
+        return f"{_absolute(thing.path)}\t{thing.start:g}\t{'' if thing.end is None else f'{thing.end:g}'}\t{file}\n"
 
     def lengths(self, examples: Sequence[Tracked]) -> tuple[list[int], str]:
         return [len(collapsed(example.names)) for example in examples], "segments"
@@ -202,7 +206,8 @@ class FrameSide(LabellingSide):
             path = folder / f"{part}.tsv"
             with disk_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text("".join(map(self.written, parts(part))), encoding="utf-8")
+                head = "path\tstart\tend\tlabel\n" if isinstance(config.reader, AudioReader) else ""
+                path.write_text("".join([head, *map(self.written, parts(part))]), encoding="utf-8")
             settings[name] = path.name
         return settings
 
