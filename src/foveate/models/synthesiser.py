@@ -24,6 +24,8 @@ from foveate.nn.recurrent_layer import LayerState, RecurrentLayer
 
 REACH = 2
 """Frames on each side in one convolution of the refinement."""
+DIAGONAL = 0.2
+"""The deviation of permitted places from the diagonal, as a share of the text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,7 @@ class SynthesiserConfig:
     )
     reduction: int = setting(2, "frames that one step of the decoder writes")
     refinements: int = setting(3, "convolutions that correct the frames afterwards; 0 for none")
+    guidance: float = setting(0.0, "weight of the penalty on attention far from the diagonal; 0 for none")
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
@@ -52,6 +55,8 @@ class SynthesiserConfig:
         require_rates(dropout=self.dropout, prenet_dropout=self.prenet_dropout)
         if self.refinements < 0:
             raise ValueError(f"refinements must be at least 0, got {self.refinements}")
+        if self.guidance < 0:
+            raise ValueError(f"guidance must be at least 0, got {self.guidance}")
         require_no_segments(attention=self.attention)
 
     @property
@@ -67,11 +72,15 @@ class SynthesiserConfig:
 
 @dataclass(frozen=True, eq=False)
 class Writing:
-    """Frames that the decoder has written, and the logits of "the text ends here", one for each frame."""
+    """Frames that the decoder has written, and the logits of "the text ends here", one for each frame.
+
+    `weights` are those of attention in each step, None if the score does not read those of the step before.
+    """
 
     frames: Float[Tensor, "frames width"]
     refined: Float[Tensor, "frames width"]
     stop: Float[Tensor, " frames"]
+    weights: Float[Tensor, "batch steps key"] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,25 +141,36 @@ class Synthesiser(nn.Module):
         memory, weights = self._remember(text, steps)
         prenet = self._read(before)
         state, context = self._begin(memory)
-        outputs = []
+        outputs, places = [], []
         for time, here in enumerate(prenet.unbind(1)):
             state, context, weights = self._advance(here, state, context, memory, time, weights)
             outputs.append(torch.cat([state[0], context], -1))
+            places.append(weights)
         written = self.output(self._drop(torch.stack(outputs, 1)))
         packing = Packing(speech.lengths, steps * size)
         frames, stop = self._split(written)
         frames = packing.pack(frames)
-        return Writing(frames, self._refined(frames, packing), packing.pack(stop))
+        every = None if weights is None else torch.stack([one for one in places if one is not None], 1)
+        return Writing(frames, self._refined(frames, packing), packing.pack(stop), every)
 
     def loss(self, text: Batch, speech: Batch) -> Float[Tensor, ""]:
-        """Σ over frames of the mean squared error of both spectra, and of the cross-entropy of the end in nats."""
+        """Σ over frames of the mean squared error of both spectra, and of the cross-entropy of the end in nats.
+
+        With `guidance`, attention that reads its own weights also pays for weights far from the diagonal: see
+        `off_diagonal`.
+        """
         written = self(text, speech)
         packing = Packing(speech.lengths, speech.length)
         target = packing.pack(speech.features).float()
         last = torch.zeros(len(target), device=target.device)
         last[packing.starts[1:] - 1] = 1.0
         errors = sum((one.float() - target).square().mean(-1).sum() for one in (written.frames, written.refined))
-        return errors + binary_cross_entropy_with_logits(written.stop.float(), last, reduction="sum")
+        errors = errors + binary_cross_entropy_with_logits(written.stop.float(), last, reduction="sum")
+        if written.weights is None or not self.config.guidance:
+            return errors
+        size = self.config.reduction
+        far = off_diagonal(written.weights.float(), -(-speech.lengths // size), text.lengths)
+        return errors + self.config.guidance * size * far
 
     @torch.no_grad()
     def write(self, text: Batch, *, max_frames: int) -> list[Utterance]:
@@ -225,6 +245,28 @@ class Synthesiser(nn.Module):
 
     def _drop(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
         return dropout(x, self.config.dropout, self.training)
+
+
+def off_diagonal(
+    weights: Float[Tensor, "batch steps key"], steps: Int[Tensor, " batch"], keys: Int[Tensor, " batch"]
+) -> Float[Tensor, ""]:
+    """Σ_t Σ_j α_tj (1 − exp(−(j/J − t/T)² / 2g²)) with g = 0.2, over the T real steps and J real keys of each row.
+
+    The paper takes the mean over t and j.
+
+    >>> off_diagonal(torch.eye(5)[None], torch.tensor([5]), torch.tensor([5]))
+    tensor(0.)
+    >>> off_diagonal(torch.eye(5).flip(0)[None], torch.tensor([5]), torch.tensor([5]))
+    tensor(3.7287)
+
+    Reference: Tachibana et al. 2018, "Efficiently trainable text-to-speech system based on deep convolutional
+    networks with guided attention", section 4.1.
+    """
+    time = torch.arange(weights.shape[1]).to(weights) / steps[:, None]
+    place = torch.arange(weights.shape[2]).to(weights) / keys[:, None]
+    far = 1 - torch.exp(-((place[:, None] - time[..., None]) ** 2) / (2 * DIAGONAL**2))
+    real = (time < 1)[..., None] & (place < 1)[:, None]
+    return torch.where(real, weights * far, 0.0).sum()
 
 
 def _first(true: Tensor) -> Int[Tensor, " batch"]:

@@ -1,6 +1,7 @@
 """A synthesiser writes frames for a text: padding never matters, steps equal the teacher-forced whole, and it learns to
 speak letters in their order, looking at each while it speaks it."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from foveate.attention import AdditiveConfig, AttentionConfig, record
 from foveate.data.batch import Batch
-from foveate.models.synthesiser import SynthesiserConfig
+from foveate.models.synthesiser import SynthesiserConfig, off_diagonal
 from foveate.nn.encoder import RNNEncoderConfig, TransformerEncoderConfig
 from foveate.nn.packing import Packing
 
@@ -142,8 +143,49 @@ def test_it_learns_to_speak_letters_and_looks_at_each_in_turn() -> None:
     assert int(place[-1]) >= len(text) - 2
 
 
+def test_attention_pays_for_weights_far_from_the_diagonal_of_real_steps_and_keys() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.rand(3, 7, 5, generator=generator, dtype=torch.float64)
+    steps, keys = torch.tensor([7, 4, 1]), torch.tensor([3, 5, 2])
+    total = sum(
+        float(weights[row, t, j]) * (1 - math.exp(-((j / int(keys[row]) - t / int(steps[row])) ** 2) / (2 * 0.2**2)))
+        for row in range(3)
+        for t in range(int(steps[row]))
+        for j in range(int(keys[row]))
+    )
+    assert float(off_diagonal(weights, steps, keys)) == pytest.approx(total, rel=1e-9)
+    padded = torch.where(torch.arange(7)[:, None] < steps[:, None, None], weights, float("nan"))
+    assert float(off_diagonal(padded, steps, keys)) == pytest.approx(total, rel=1e-9)
+
+
+def test_guidance_is_added_to_the_loss_and_reaches_the_attention() -> None:
+    examples, losses = pairs(3, seed=5), []
+    for guidance in (0.0, 1.0, 3.0):
+        torch.manual_seed(0)
+        model = config(guidance=guidance, dropout=0.0, prenet_dropout=0.0).build(LETTERS, WIDTH)
+        losses.append(model.loss(*batch(examples)))
+    far = losses[1] - losses[0]
+    assert far > 0
+    torch.testing.assert_close(losses[2] - losses[0], 3 * far, rtol=1e-3, atol=1e-3)
+    text, speech = batch(examples)
+    weights = model(text, speech).weights
+    assert weights is not None
+    size = model.config.reduction
+    torch.testing.assert_close(
+        size * off_diagonal(weights, -(-speech.lengths // size), text.lengths), far, rtol=1e-3, atol=1e-3
+    )
+    (gradient,) = torch.autograd.grad(
+        size * off_diagonal(weights, -(-speech.lengths // size), text.lengths), [model.attention.score.query_weight]
+    )
+    assert bool(gradient.abs().sum() > 0)
+    other = config(attention=AttentionConfig(score=AdditiveConfig())).build(LETTERS, WIDTH)
+    assert other(text, speech).weights is None
+
+
 def test_sizes_that_are_not_positive_are_refused() -> None:
     with pytest.raises(ValueError, match="reduction must be"):
         config(reduction=0)
     with pytest.raises(ValueError, match="refinements must be at least 0"):
         config(refinements=-1)
+    with pytest.raises(ValueError, match="guidance must be at least 0"):
+        config(guidance=-1.0)
