@@ -1,12 +1,13 @@
 """A synthesiser writes frames of speech for a text, with location-aware attention: Tacotron, made small."""
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, relu
+from torch.nn.functional import binary_cross_entropy_with_logits, relu, softplus
 
 from foveate.attention import AttentionConfig, LocationAwareConfig, Positions, padding
 from foveate.attention.check import require_positive, require_rates
@@ -174,7 +175,11 @@ class Synthesiser(nn.Module):
 
     @torch.no_grad()
     def write(self, text: Batch, *, max_frames: int) -> list[Utterance]:
-        """Write frames for each text, until the model ends it or `max_frames` are written."""
+        """Write frames for each text, until it has more likely ended than not, or `max_frames` are written.
+
+        −log p(no end by t) = Σ_{u ≤ t} log(1 + exp(z_u)), and a text ends where it reaches log 2. A pause of uncertain
+        length has no single frame whose probability of the end exceeds a half.
+        """
         require_positive(max_frames=max_frames)
         size = self.config.reduction
         memory, weights = self._remember(text, -(-max_frames // size))
@@ -183,13 +188,15 @@ class Synthesiser(nn.Module):
         parts: list[Tensor] = []
         ends = torch.full((text.size,), max_frames, device=context.device)
         going = torch.ones(text.size, dtype=torch.bool, device=context.device)
+        passed = context.new_zeros(text.size, 1, dtype=torch.float32)
         while bool(going.any()) and len(parts) * size < max_frames:
             time = len(parts)
             state, context, weights = self._advance(self._read(last), state, context, memory, time, weights)
             frames, stop = self._split(self.output(torch.cat([state[0], context], -1))[:, None])
             last = frames[:, -1]
             parts.append(frames)
-            first = _first(stop > 0)
+            passed = passed[:, -1:] + softplus(stop.float()).cumsum(1)
+            first = _first(passed >= math.log(2))
             ended = going & (first < size) & (time * size + first < max_frames)
             ends = torch.where(ended, time * size + first + 1, ends)
             going &= ~ended

@@ -85,10 +85,20 @@ def test_an_end_beyond_the_limit_is_not_an_end() -> None:
     model = config(reduction=4).build(LETTERS, WIDTH).eval()
     with torch.no_grad():
         model.output.weight.zero_()
-        model.output.bias[WIDTH :: WIDTH + 1] = torch.tensor([-1.0, -1.0, -1.0, 1.0])  # the fourth frame is the last
+        model.output.bias[WIDTH :: WIDTH + 1] = torch.tensor([-9.0, -9.0, -9.0, 1.0])  # the fourth frame is the last
     for limit, finished in ((2, False), (4, True), (9, True)):
         (written,) = model.write(Batch.of([[5, END]]), max_frames=limit)
         assert (len(written.frames), written.finished) == (min(limit, 4), finished)
+
+
+def test_speech_ends_where_its_end_is_more_likely_behind_than_ahead() -> None:
+    model = config(reduction=2).build(LETTERS, WIDTH).eval()
+    for share, length in ((0.2, 4), (0.1, 7), (0.6, 1)):  # 1 − 0.8⁴ = 0.59, but 1 − 0.8³ = 0.49
+        with torch.no_grad():
+            model.output.weight.zero_()
+            model.output.bias[WIDTH :: WIDTH + 1] = math.log(share / (1 - share))
+        (written,) = model.write(Batch.of([[5, END]]), max_frames=20)
+        assert (len(written.frames), written.finished) == (length, True)
 
 
 def test_numbers_in_padding_reach_no_gradient() -> None:
