@@ -98,11 +98,13 @@ def part_of(index: int) -> str:
     return "test" if index in TEST else "valid" if index in VALID else "train"
 
 
-def strings(recordings: Recordings, count: int, generator: random.Random) -> Iterator[Spoken]:
+def strings(
+    recordings: Recordings, count: int, generator: random.Random, *, longest: int = LONGEST
+) -> Iterator[Spoken]:
     """Random strings of one speaker each, with random recordings of their digits."""
     for _ in range(count):
         speaker = recordings[generator.choice(sorted(recordings))]
-        digits = generator.choices(sorted(speaker), k=generator.randint(1, LONGEST))
+        digits = generator.choices(sorted(speaker), k=generator.randint(1, longest))
         paths = [generator.choice(speaker[digit]) for digit in digits]
         sounds = [soundfile.read(path, dtype="float32") for path in paths]
         if len(rates := {rate for _, rate in sounds}) > 1:

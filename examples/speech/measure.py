@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
+from torch import nn
 
 from foveate.cli.setup import resolve
 from foveate.config import to_dict
@@ -38,8 +40,11 @@ class Recipe:
     data: Mapping[str, Path]
     """The files, by the names of their settings: data, valid_data."""
 
-    def train(self, settings: Sequence[str], seed: int, run: Path, *, store: Path, seconds: float) -> dict[str, float]:
-        """Train a variant into a run folder for this time of the processor.
+    def train(
+        self, settings: Sequence[str], seed: int, run: Path, *, store: Path, seconds: float, ears: Path | None = None
+    ) -> dict[str, float]:
+        """Train a variant into a run folder for this time of the processor. `ears` is a recogniser's run folder, with
+        whose subsampling and encoder the training begins.
 
         Returns the number of steps, the seconds of training with validation, and those of the preparation, whose
         result is kept in `store`.
@@ -55,6 +60,8 @@ class Recipe:
         whole = to_dict(replace(config, train=training))
         create_run(run, self.task, whole, read_run(store).tokenisers)
         task = side.open(config, run)
+        if ears is not None:
+            lend(ears, task.model)
         begin = time.process_time()
         fit(task, training, run, configuration=whole)
         spent = time.process_time() - begin
@@ -70,6 +77,13 @@ class Recipe:
         return float((store / SECONDS).read_text())
 
 
+def lend(recogniser: Path, model: nn.Module) -> None:
+    """Give a model the weights of a recogniser's subsampling and encoder."""
+    weights = load_file(recogniser / "model.safetensors")
+    shared = {name: weight for name, weight in weights.items() if name.startswith(("subsampling.", "encoder."))}
+    model.load_state_dict({**model.state_dict(), **shared})
+
+
 def pace(task: Any) -> float:
     """The processor's seconds of a step: of its batch, loss and gradients."""
     task.model.train()
@@ -81,7 +95,8 @@ def pace(task: Any) -> float:
 
 
 def paced(training: TrainConfig, steps: int) -> TrainConfig:
-    """The settings for this number of steps, with four validations."""
+    """The settings for this number of steps, one at least, with four validations."""
+    steps = max(steps, 1)
     each = max(steps // 4, 1)
     return replace(training, steps=steps, validate_every=each, save_every=each)
 

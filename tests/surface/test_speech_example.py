@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from safetensors.torch import save_file
 
 from foveate.attention import AttentionConfig, window
 from foveate.data.audio import AudioReader, AudioRows
 from foveate.data.tokeniser import WordTokeniser
 from foveate.models import RecogniserConfig
-from foveate.nn import BlockConfig, TransformerEncoderConfig
+from foveate.models.speller import SpellerConfig
+from foveate.nn import BlockConfig, TransformerEncoderConfig, Vectors
 from foveate.tasks.transcribe.use import Transcriber
 
 FOLDER = Path(__file__).parents[2] / "examples" / "speech"
@@ -244,10 +246,12 @@ def test_a_picture_is_in_one_part_in_all_languages(tmp_path: Path, capfd: pytest
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """A script that imports its neighbour `measure`, whose results go elsewhere."""
+    """A script that imports its neighbours. One step tells its pace, so that a test takes seconds."""
     monkeypatch.syspath_prepend(str(FOLDER))
+    importlib.import_module("measure").TRIAL = 1
     yield load
-    sys.modules.pop("measure", None)
+    for name in ("measure", "digits"):
+        sys.modules.pop(name, None)
 
 
 def test_recognisers_are_measured_by_words_and_by_where_they_were_heard(
@@ -310,6 +314,103 @@ def test_words_are_heard_within_their_recording_and_the_latency_is_that_of_the_s
     assert 3 < heard.seconds[-1] <= 4
     assert recognition.latency(transcriber)["latency"] == pytest.approx(model.stream().look_ahead * rows.hop)
     assert recognition.latency(transcriber)["latency"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("english", "german"),
+    [
+        ("four two seven", "zwei und vierzig sieben"),
+        ("two one", "ein und zwanzig"),
+        ("one two zero five", "zwölf null fünf"),
+        ("nine zero zero zero", "neunzig null null"),
+        ("", ""),
+    ],
+)
+def test_german_numbers_say_units_before_tens(scripts: Callable[[str], ModuleType], english: str, german: str) -> None:
+    translation = scripts("translation")
+    assert translation.german(english) == german
+    places = [word.places for word in translation.words("four two seven")]
+    assert places == [(1,), (), (0,), (2,)]
+    pairs = {translation.german(f"{ten} {unit}") for ten in translation.ENGLISH for unit in translation.ENGLISH}
+    assert len(pairs) == 100
+
+
+def test_translations_of_speech_are_measured_beside_their_rivals(
+    digits: ModuleType,
+    scripts: Callable[[str], ModuleType],
+    recordings: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    digits.main([str(recordings), str(tmp_path / "digits"), "--train", "40"])
+    translation, results = scripts("translation"), tmp_path / "results.json"
+    command = [str(tmp_path / "digits"), "--out", str(tmp_path / "runs"), "--results", str(results)]
+    names = ["words", "both", "ctc", "attention, lent", "frequent"]
+    variants = [text for name in names for text in ("--variant", name)]
+    assert translation.main([*command, *variants, "--seconds", "0.2"]) == 0
+    pairs = (rows(tmp_path / f"digits/test{kind}.tsv") for kind in ("", ".german"))
+    for english, german in zip(*pairs, strict=True):
+        assert english[0] == german[0]
+        assert german[1] == translation.german(english[1])
+    table = json.loads(results.read_text())["German numbers, 0.2 s"]
+    assert list(table) == names
+    assert all(row["0"]["WER"] >= 0 and 0 <= row["0"]["strings right"] <= 100 for row in table.values())
+    texts = [german for _, german in rows(tmp_path / "digits/train.german.tsv")]
+    answer = max(texts, key=texts.count)
+    right = [german == answer for _, german in rows(tmp_path / "digits/test.german.tsv")]
+    assert table["frequent"]["0"]["strings right"] == pytest.approx(100 * sum(right) / len(right))
+    name = next(name for name, text in rows(tmp_path / "digits/test.tsv") if len(text.split()) >= 2)
+    text = translation.german(dict(rows(tmp_path / "digits/test.tsv"))[name]).split()
+    for variant in ("both", "ctc"):
+        transcriber = translation.Transcriber.load(tmp_path / f"runs/{variant}-0-0.2")
+        seconds = translation.heard(transcriber, tmp_path / "digits" / name, text)
+        assert len(seconds) == len(text)
+        assert all(0 <= second <= soundfile.info(tmp_path / "digits" / name).duration + 0.1 for second in seconds)
+        figures = translation.pointing(transcriber, tmp_path / "digits", [name])
+        assert 0 <= figures["pointing"] <= 100
+        assert variant != "ctc" or figures["back"] == 0  # CTC writes in the order of its outputs
+
+
+def test_a_model_begins_with_the_ears_of_a_recogniser(scripts: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    models = [RecogniserConfig(decoder=decoder).build(Vectors(40), 9) for decoder in (None, SpellerConfig())]
+    ears, model = models
+    save_file(dict(ears.state_dict()), tmp_path / "model.safetensors")
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    scripts("measure").lend(tmp_path, model)
+    shared = {name for name in before if name.startswith(("subsampling.", "encoder."))}
+    assert shared < set(before)
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, ears.state_dict()[name] if name in shared else before[name])
+
+
+def test_a_voice_is_judged_by_a_recogniser_beside_the_sounds_that_it_learns_from(
+    digits: ModuleType,
+    scripts: Callable[[str], ModuleType],
+    recordings: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    voice, recognition = scripts("voice"), scripts("recognition")
+    voice.SIZES.update({"train": 12, "valid": 4, "test": 5})
+    digits.main([str(recordings), str(tmp_path / "digits"), "--train", "20"])
+    command = [str(tmp_path / "digits"), "--out", str(tmp_path / "runs"), "--results", str(tmp_path / "other.json")]
+    assert recognition.main([*command, "--variant", "neighbours-5", "--seconds", "0.2"]) == 0
+    (recogniser,) = (tmp_path / "runs").glob("runs/neighbours-5-*")
+    command = [str(recordings), "--out", str(tmp_path / "voice"), "--speaker", "ann"]
+    with pytest.raises(SystemExit):
+        voice.main(command)
+    assert "--recogniser is missing" in capfd.readouterr().err
+    results = tmp_path / "results.json"
+    given = ["--recogniser", str(recogniser), "--seconds", "0.5", "--results", str(results)]
+    assert voice.main([*command, *given, "--set", "data.max_length=300"]) == 0
+    table = json.loads(results.read_text())["voice, 0.5 s, data.max_length=300"]
+    assert list(table) == ["recorded", "frames", "spoken"]
+    assert 0 <= table["spoken"]["0"]["forward"] <= 100
+    assert 0 <= table["spoken"]["0"]["ended"] <= 100
+    known = {text for _, text in rows(tmp_path / "voice/train.tsv")}
+    assert all(text not in known for _, text in voice.test(tmp_path / "voice"))
+    with pytest.raises(SystemExit, match=r"no train recordings of 'eve'\. Speakers: ann, bob"):
+        voice.main([str(recordings), "--out", str(tmp_path / "voice"), "--speaker", "eve", "--tables"])
 
 
 def test_phones_of_frames_are_measured(
