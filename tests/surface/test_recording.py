@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from foveate.data.synthetic import tones
+from foveate.data.tokeniser import SPECIALS
 from foveate.inspect import read_trace
 
 RATE = 8_000
@@ -329,6 +330,14 @@ def test_variants_are_compared_on_the_same_recordings(clips: Path, tmp_path: Pat
     assert kept[0] == "path\tstart\tend\ttext"
     assert len(kept) == 5
     assert str(clips.parent) in kept[1]
+
+
+def test_a_plan_has_the_vocabulary_of_the_texts_or_says_that_it_is_assumed(clips: Path, foveate: Any) -> None:
+    letters = {*"".join(line.partition("\t")[2] for line in clips.read_text().splitlines())}
+    said = foveate("plan", "transcribe", "--data", clips, *QUICK[:3], "--set", "tokeniser=character", *SMALL)
+    assert f"a vocabulary of {len(letters) + len(SPECIALS)})" in said.out, said.err + said.out
+    said = foveate("plan", "transcribe", *QUICK[:3], *SMALL[:8], "--set", "data.max_tokens=1500")
+    assert "a vocabulary of 8,000 (assumed: give --data or --vocab))" in said.out, said.err + said.out
 
 
 @pytest.mark.parametrize("window", ["window(left=16, right=2)", "chunk(8, left=2)"])

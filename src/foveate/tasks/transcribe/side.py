@@ -15,7 +15,7 @@ from foveate.data.batch import Batch
 from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example
 from foveate.data.spectrum import HOP, WINDOW
-from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS
+from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS, ByteConfig
 from foveate.data.transcript import TextConfig
 from foveate.errors import DataError, UsageError
 from foveate.inspect.caption import printable
@@ -77,7 +77,7 @@ class TranscribeSide(Side):
 
         Raises UsageError for a text that does not fit into its recording, and when the model has too few positions.
         """
-        size, (length, text) = vocabulary(config.tokeniser, vocab), lengths
+        size, (length, text) = vocabulary(config.tokeniser, vocab or _learnt_size(config)), lengths
         source = _input(config)
         model = seeded(lambda: config.model.build(source, size), config.seed)
         require_fit(model.longest_source, length, "--source-length")
@@ -93,7 +93,7 @@ class TranscribeSide(Side):
         return Probe(
             model=model,
             loss=lambda: model.loss(batch, target),
-            vocabulary=f"{source}, a vocabulary of {size:,}",
+            vocabulary=f"{source}, a vocabulary of {size:,}{_assumption(config, vocab)}",
             batch=f"{rows} {config.what} of {counted(length, 'vector')} and {counted(text, 'token')}",
             tokens=batch.num_tokens,
             unit="vectors",
@@ -284,6 +284,21 @@ class TranscribeSide(Side):
         figures = task.validate()
         task.validation = validation
         return figures["loss"]
+
+
+def _assumption(config: TranscribeConfig, vocab: int | None) -> str:
+    """Words on a size that neither data nor options give."""
+    known = vocab or config.data.data or getattr(config.tokeniser, "vocab_size", None)
+    return "" if known or isinstance(config.tokeniser, ByteConfig) else " (assumed: give --data or --vocab)"
+
+
+def _learnt_size(config: TranscribeConfig) -> int | None:
+    """The size of the vocabulary that a tokeniser learns from the texts of the data; None without data, and where the
+    configuration gives the size.
+    """
+    if not config.data.data or getattr(config.tokeniser, "vocab_size", None):
+        return None
+    return config.tokeniser.train(example.label for example in config.read(config.data.data)).vocab_size
 
 
 def _input(config: TranscribeConfig) -> Vectors:
