@@ -321,6 +321,18 @@ def test_the_text_of_a_stream_is_that_of_the_file(clips: Path, run: Path, foveat
     assert (said.code, "--stream searches by CTC alone" in said.err) == (2, True)
 
 
+def test_a_rule_for_the_encoder_is_a_setting_of_the_command(clips: Path, run: Path, foveate: Any) -> None:
+    one, view = clips.parent / "00.wav", ("--set", "kind=ctc", "--set", "visibility=chunk(4, left=2)")
+    whole = foveate("transcribe", run, one, *view)
+    assert 'The model was not trained under "chunk(4, left=2)": expect more errors.' in whole.err
+    assert foveate("transcribe", run, one, "--stream", *view).out == whole.out
+    assert foveate("transcribe", run, one, "--stream", *view[2:]).out == whole.out
+    said = foveate("evaluate", run, "--data", clips, *view[2:])
+    assert (said.code, "not trained under" in said.err) == (0, True)
+    said = foveate("transcribe", run, one, "--set", "visibility=chonk(4)")
+    assert (said.code, "--set visibility: " in said.err, "Did you mean 'chunk'?" in said.err) == (2, True, True)
+
+
 def test_variants_are_compared_on_the_same_recordings(clips: Path, tmp_path: Path, foveate: Any) -> None:
     words = ("--vary", "model.encoder.num_layers=1,2", "--seeds", "2", "--budget", "steps=2", "--out", tmp_path / "out")
     said = foveate("compare", "transcribe", "--data", clips, *words, *QUICK, *SMALL[2:])
@@ -349,5 +361,11 @@ def test_a_plan_has_the_latency_of_a_stream(clips: Path, window: str, foveate: A
     assert said.code == 0, said.err
     assert "latency of a stream: " in said.out
     assert "frames 25 ms" in said.out
+    said = foveate(
+        *("plan", "transcribe", "--data", clips, "--no-tune", "--threads", "1", *SMALL),
+        *("--set", f'views=["{window}", "chunk(2, left=2)"]'),
+    )
+    assert f"under {window}: latency of a stream: " in said.out
+    assert "under chunk(2, left=2): latency of a stream: " in said.out
     said = foveate("plan", "transcribe", "--data", clips, "--no-tune", "--set", "model.encoder=rnn")
     assert "no stream: " in said.out

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from foveate.attention import Visibility
 from foveate.attention.check import require_positive, require_rates
 from foveate.config.field import setting
 from foveate.data.batch import Batch
@@ -19,6 +20,7 @@ from foveate.nn.embed import Input, Vectors, embed, input_of
 from foveate.nn.encoder import EncoderConfig, TransformerEncoderConfig
 from foveate.nn.linear_layer import Linear
 from foveate.nn.packing import Packing
+from foveate.nn.restriction import with_part
 from foveate.nn.stream import Chain, Pointwise
 from foveate.nn.subsampling import AnySubsamplingConfig, SubsamplingConfig
 from foveate.nn.transformer_block import BlockConfig
@@ -134,6 +136,14 @@ class Recogniser(Seq2Seq[Any]):
         x, packing = self.subsampling(x.to(self.dtype), packing=packing)
         x = self.encoder(self._drop(x), packing=packing)
         return Encoded(packing.unpack(self._drop(x)), packing.lengths)
+
+    def under(self, rule: Visibility) -> "Recogniser":
+        """This recogniser with the same weights, whose encoder sees only what the rule shows, too: in outputs, each for
+        `stride` frames. A decoder attends to all of them.
+
+        Raises UsageError for an encoder without attention under a visibility rule.
+        """
+        return with_part(self, "encoder", self.encoder.under(rule))
 
     def stream(self) -> Chain:
         """log p(a_j | x) of outputs j while the frames of one recording arrive: what `ctc` gives for the whole.

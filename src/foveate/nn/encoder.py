@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from foveate.attention import Positions
+from foveate.attention import Positions, Visibility
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.claim import claim
 from foveate.attention.mechanism import shortest
@@ -25,6 +25,7 @@ from foveate.nn.packing import Packing
 from foveate.nn.position_vector import PositionConfig, SinusoidalConfig
 from foveate.nn.ran import RANConfig, RANEncoder
 from foveate.nn.recurrent_layer import RecurrentConfig, RecurrentEncoder
+from foveate.nn.restriction import restricted, with_part
 from foveate.nn.stream import Chain, Placed, Pointwise, Stream
 from foveate.nn.transformer_block import BlockConfig, EncoderBlock
 
@@ -74,6 +75,21 @@ class Encoder(nn.Module, ABC):
                 '"window(left=64, right=4)" or "chunk(16, left=4)" as block.encoder_attention.visibility can.'
             )
         return Chain(self.stream_parts(), "encoder")
+
+    def under(self, rule: Visibility) -> "Encoder":
+        """This encoder with the same weights, whose frames see only those that the rule shows, too.
+
+        >>> from foveate.attention import chunk
+        >>> encoder = TransformerEncoderConfig().build_for(8).eval()
+        >>> encoder.under(chunk(4, left=2)).stream().look_ahead, encoder.blocks[0].attention.attention.visibility
+        (3, padding())
+
+        Raises UsageError for an encoder without attention under a visibility rule.
+        """
+        raise UsageError(
+            f"{type(self).__name__} has no attention that {rule} could restrict. A Transformer with softmax attention "
+            "has."
+        )
 
     def stream_refusals(self) -> list[str]:
         """Why this encoder cannot process a sequence piece by piece; empty where it can."""
@@ -274,6 +290,15 @@ class TransformerEncoder(Encoder):
         x = self.project(self.norm(x))
         x = x + self.position(place, length).to(x.dtype)
         return dropout(x, self.dropout, self.training)
+
+    def under(self, rule: Visibility) -> "TransformerEncoder":
+        blocks = nn.ModuleList()
+        for block in self._encoder:
+            try:
+                blocks.append(with_part(block, "attention", restricted(block.attention, rule)))
+            except TypeError as error:
+                raise UsageError(f"{rule} cannot restrict this encoder: {error}.") from None
+        return with_part(self, "blocks", blocks)
 
     def stream_refusals(self) -> list[str]:
         reasons = [reason for block in self._encoder for reason in attention_refusals(block.attention)]

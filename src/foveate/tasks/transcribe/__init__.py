@@ -54,6 +54,7 @@ examples:
   foveate transcribe asr/ one.wav --words-with-times
   foveate transcribe asr/ one.wav --format textgrid > one.TextGrid
   foveate transcribe asr/ one.wav --n-best 4 --beam 8
+  foveate transcribe asr/ one.wav --stream --set "visibility=chunk(8, left=4)"
   ffmpeg -i talk.mp4 -f wav - | foveate transcribe asr/
   arecord -f S16_LE -r 16000 -t raw | foveate transcribe asr/ --rate 16000 --stream      a microphone
 

@@ -6,12 +6,14 @@ from contextlib import nullcontext, suppress
 
 import numpy as np
 
+from foveate.attention import Visibility
 from foveate.data.audio_file import Clip, read_recording
 from foveate.data.audio_pipe import SECONDS, Pipe
 from foveate.decode import CTCConfig
 from foveate.errors import UsageError
 from foveate.tasks.intake import PIPE, intake
 from foveate.tasks.option import decode_config, given, require_used
+from foveate.tasks.transcribe.encoder_view import without_view
 from foveate.tasks.transcribe.recognition import RecognitionConfig
 from foveate.tasks.transcribe.text_stream import TextStream
 from foveate.tasks.transcribe.use import Transcriber, Transcript
@@ -33,7 +35,8 @@ def dictate(load: Callable[[], Transcriber], arguments: argparse.Namespace) -> N
         raise UsageError(f"{' and '.join(forms)} print different things. Leave one of them out.")
     if arguments.inputs and PIPE not in arguments.inputs:  # before a model is loaded
         require_used(arguments, {"rate": "sound from standard input"}, (), "where files are named")
-    transcriber = load()
+    arguments, rule = without_view(arguments)
+    transcriber = seeing(load(), rule)
     config = decode_config(transcriber.config, arguments, RecognitionConfig)
     if arguments.stream:
         _stream(transcriber, arguments, config)
@@ -52,6 +55,17 @@ def dictate(load: Callable[[], Transcriber], arguments: argparse.Namespace) -> N
             say(f"{transcript.name}: {', '.join(transcript.remarks)}.")
         for line in _lines(transcript, number, arguments):
             print(shown(line), flush=True)
+
+
+def seeing(transcriber: Transcriber, rule: Visibility | None) -> Transcriber:
+    """The transcriber under a rule, or as it is without one. A note says when the model has not learnt to see by it."""
+    if rule is None:
+        return transcriber
+    if rule not in transcriber.views:
+        learnt = ", ".join(f'"{each}"' for each in transcriber.views)
+        others = f", but {learnt}" if learnt else ""
+        say(f'The model was not trained under "{rule}"{others}: expect more errors.')
+    return transcriber.under(rule)
 
 
 def _stream(transcriber: Transcriber, arguments: argparse.Namespace, config: RecognitionConfig) -> None:

@@ -35,7 +35,8 @@ from foveate.tasks.run_model import seeded
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, require_fit, vocabulary
 from foveate.tasks.side import Asked, Scored, Side, buckets, written
 from foveate.tasks.transcribe import TASK
-from foveate.tasks.transcribe.dictation import dictate
+from foveate.tasks.transcribe.dictation import dictate, seeing
+from foveate.tasks.transcribe.encoder_view import without_view
 from foveate.tasks.transcribe.recogniser_size import suggest
 from foveate.tasks.transcribe.recognition import RecognitionConfig
 from foveate.tasks.transcribe.task import TOKENISER, VALIDATED, TranscribeConfig, TranscribeTask, count, store
@@ -97,7 +98,10 @@ class TranscribeSide(Side):
             batch=f"{rows} {config.what} of {counted(length, 'vector')} and {counted(text, 'token')}",
             tokens=batch.num_tokens,
             unit="vectors",
-            remarks=(_latency(config, model),),
+            remarks=(
+                _latency(config, model),
+                *(f"under {rule}: {_latency(config, model.under(rule))}" for rule in config.views or ()),
+            ),
         )
 
     def size(self, task: TranscribeTask) -> str:
@@ -110,7 +114,14 @@ class TranscribeSide(Side):
         return Transcriber.load(run, precision=precision, note=note)
 
     def in_use(self, task: TranscribeTask) -> Transcriber:
-        return Transcriber(task.model, task.rows, task.tokeniser, task.config.decode, form=task.config.text)
+        return Transcriber(
+            task.model,
+            task.rows,
+            task.tokeniser,
+            task.config.decode,
+            form=task.config.text,
+            views=task.config.views or (),
+        )
 
     def use(self, arguments: argparse.Namespace) -> None:
         dictate(lambda: self.load(arguments.run, precision=arguments.precision), arguments)
@@ -133,7 +144,8 @@ class TranscribeSide(Side):
             with disk_errors(Path(path)):  # before the work rather than after it
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 Path(path).open("a").close()
-        transcriber = self.load(folder, precision=arguments.precision)
+        arguments, rule = without_view(arguments)
+        transcriber = seeing(self.load(folder, precision=arguments.precision), rule)
         searching = decode_config(transcriber.config, arguments, RecognitionConfig)
         started = time.perf_counter()
         transcripts = transcriber.transcribe([example.thing for example in examples], config=searching)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from foveate.attention import Visibility
 from foveate.config import setting
 from foveate.data.audio import AudioReader
 from foveate.data.batch import PairBatch
@@ -25,6 +26,7 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import listing
 from foveate.tasks.labelling import Parts
 from foveate.tasks.run_model import require_digests, require_seed, seeded, within_run
+from foveate.tasks.transcribe.encoder_view import ViewedBatch, drawn_view, require_views
 from foveate.tasks.transcribe.recognition import RecognitionConfig, quick
 
 VALIDATED = ("loss", "word_error", "character_error")
@@ -65,9 +67,14 @@ class TranscribeConfig:
         None, "how texts are searched for: ctc, joint, beam or greedy; none: by CTC, with the decoder if there is one"
     )
     label_smoothing: float = setting(0.0, "probability spread over the vocabulary in the loss of the attention decoder")
+    views: tuple[Visibility, ...] | None = setting(
+        None, 'rules such as "chunk(8, left=4)": each step draws one of them, or none, for the encoder to see by'
+    )
     seed: int = setting(0, "seed of initial weights, of the held-out choice, of augmentation and the order of batches")
 
     def __post_init__(self) -> None:
+        if self.views is not None:
+            require_views(self.views, self.model)
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
         require_seed(self.seed)
@@ -176,14 +183,19 @@ class TranscribeTask:
         return batch_plan(self.validation, self.config).steps_per_epoch
 
     def batch(self, step: int) -> PairBatch:
-        """Batch number `step`, augmented as the reader says: a pure function of the seed and the step."""
+        """Batch number `step`, augmented as the reader says, with the view that is drawn: a pure function of the seed
+        and the step.
+        """
         draw = Draw(self.config.seed, step)
         batch = self.training.batch(self.plan.examples(step), draw=draw)
-        return replace(batch, source=augmented(self.rows, batch.source, batch.examples, **draw._asdict()))
+        batch = replace(batch, source=augmented(self.rows, batch.source, batch.examples, **draw._asdict()))
+        rule = drawn_view(getattr(self.config, "views", None) or (), draw)
+        return batch if rule is None else ViewedBatch(**vars(batch), rule=rule)
 
     def loss(self, batch: PairBatch) -> Loss:
         smoothing = self.config.label_smoothing
-        return Loss(self.model.loss(batch.source, batch.target, label_smoothing=smoothing), count(batch))
+        model = self.model.under(batch.rule) if isinstance(batch, ViewedBatch) else self.model
+        return Loss(model.loss(batch.source, batch.target, label_smoothing=smoothing), count(batch))
 
     def validate(self) -> dict[str, float]:
         """The loss in nats per token, and errors per word and per character of texts that are found greedily.
@@ -205,7 +217,8 @@ class TranscribeTask:
     def describe(self, batch: PairBatch) -> str:
         """The lines of the file that a batch is made of."""
         lines = (self.training.lines[example] for example in batch.examples)
-        return f"the training {self.config.what} of lines {listing(lines, 8)}"
+        under = f" under {batch.rule}" if isinstance(batch, ViewedBatch) else ""
+        return f"the training {self.config.what} of lines {listing(lines, 8)}{under}"
 
 
 def batch_plan(data: ParallelData, config: Any) -> BatchPlan:

@@ -1,12 +1,14 @@
 """A trained recogniser in use: the text of recordings, with the times of its words, and what it listened to."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from foveate.attention import Visibility
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.reader import RowMaker
@@ -73,9 +75,14 @@ class Transcriber(Looking):
         config: RecognitionConfig | None = None,
         *,
         form: TextConfig = TextConfig(),
+        views: Sequence[Visibility] = (),
     ) -> None:
-        """Raises UsageError for a search by a part that the model lacks."""
+        """`views` are the rules that the encoder has learnt to see by, beside its own.
+
+        Raises UsageError for a search by a part that the model lacks.
+        """
         self.model, self.rows, self.tokeniser, self.form = model.eval(), rows, tokeniser, form
+        self.views = tuple(views)
         self.config = usual(model) if config is None else config
         require_possible(model, self.config)
 
@@ -93,7 +100,8 @@ class Transcriber(Looking):
         model = trained(folder, lambda: config.built(rows, tokeniser), note)
         if precision == "bfloat16":
             model.to(torch.bfloat16)
-        return cls(model, rows, tokeniser, config.decode, form=config.text)._of(folder)
+        views = config.views or ()
+        return cls(model, rows, tokeniser, config.decode, form=config.text, views=views)._of(folder)
 
     @property
     def hop(self) -> float:
@@ -171,6 +179,16 @@ class Transcriber(Looking):
             tokens = self.tokeniser.encode(self.form.form(target))
         return trace_of(self.model, row, tokens, self.tokeniser, dict(self.rows.track(text)))
 
+    def under(self, rule: Visibility | str) -> "Transcriber":
+        """This transcriber with the same weights, whose encoder sees only what the rule shows, too: counted in outputs,
+        as in `chunk(8, left=4)`. It gives what a model with this rule gives, for recordings, streams and traces.
+
+        Raises UsageError for an encoder that no rule can restrict, ValueError for text that is not a rule.
+        """
+        view = copy(self)
+        view.model = self.model.under(Visibility.parse(rule) if isinstance(rule, str) else rule)
+        return view
+
     def stream(self, config: CTCConfig | None = None) -> TextStream:
         """The text of one recording while its samples arrive, by CTC. Raises UsageError, with the reasons, for a model
         that needs the whole recording.
@@ -178,7 +196,16 @@ class Transcriber(Looking):
         config = config or (self.config if isinstance(self.config, CTCConfig) else CTCConfig())
         if not config.settle_after:
             config = replace(config, settle_after=SETTLED)
-        return TextStream(self.model, self.rows, self.tokeniser, config)
+        try:
+            return TextStream(self.model, self.rows, self.tokeniser, config)
+        except UsageError as error:
+            if not self.views:
+                raise
+            rules = " or ".join(f'"{rule}"' for rule in self.views)
+            raise UsageError(
+                f"{error} This one has also learnt to see by {rules}: choose one with --set visibility=RULE, in Python "
+                "with transcriber.under(RULE)."
+            ) from None
 
     def things(self, inputs: Iterable[str]) -> Iterator[Any]:
         """The things to transcribe for arguments of a command: the contents of files."""
