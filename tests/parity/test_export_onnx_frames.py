@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.attention import AttentionConfig, window
+from foveate.attention import AttentionConfig, record, window
 from foveate.data.batch import Batch
 from foveate.errors import UsageError
 from foveate.export import max_length, onnx_refusals, save_onnx
@@ -119,3 +119,22 @@ def test_onnx_gives_the_logits_of_a_classifier_of_frames(encoder: str, tmp_path:
     with torch.no_grad():
         expected = model(source)
     torch.testing.assert_close(torch.from_numpy(outputs["logits"]), expected, rtol=0, atol=LOGITS)
+
+
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
+def test_onnx_gives_the_logits_and_weights_of_a_classifier_with_subsampling(subsampling: str, tmp_path: Any) -> None:
+    config = ClassifierConfig(encoder=ENCODERS["LSTM"], subsampling=SUBSAMPLINGS[subsampling])
+    model, source = shaken(config.build(Vectors(WIDTH), 4)), recordings()
+    save_onnx(model, tmp_path / "graph")
+    outputs = run(tmp_path / "graph", {"features": source.values.numpy(), "lengths": source.lengths.numpy()})
+    with torch.no_grad(), record(model.pooling) as recording:
+        expected = model(source)
+    weights = recording["attention"].weights()[:, 0, 0]
+    torch.testing.assert_close(torch.from_numpy(outputs["logits"]), expected, rtol=0, atol=LOGITS)
+    torch.testing.assert_close(torch.from_numpy(outputs["weights"]), weights, rtol=0, atol=LOGITS)
+
+
+def test_the_limit_of_a_classifier_counts_frames() -> None:
+    encoder = TransformerEncoderConfig(block=BLOCK, position=LearnedConfig(max_length=6))
+    config = ClassifierConfig(encoder=encoder, subsampling=SubsamplingConfig(factor=4))
+    assert config.positions == max_length(config.build(Vectors(WIDTH), 4)) == 24

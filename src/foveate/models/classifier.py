@@ -15,11 +15,12 @@ from foveate.models.picture_encoder import PictureEncoder
 from foveate.models.picture_family import PictureEncoderConfig
 from foveate.models.vit import ViTConfig
 from foveate.nn.dropout import dropout
-from foveate.nn.embed import Input, Tokens, embed, input_of
+from foveate.nn.embed import Input, Tokens, Vectors, embed, input_of
 from foveate.nn.encoder import Encoder, EncoderConfig, RNNEncoderConfig
 from foveate.nn.linear_layer import Linear
 from foveate.nn.packing import Packing
 from foveate.nn.pooling import AttentionPoolingConfig, FirstPoolingConfig, PoolingConfig
+from foveate.nn.subsampling import AnySubsamplingConfig, Subsampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,9 @@ class ClassifierConfig:
 
     encoder: EncoderConfig | BERTConfig | PictureEncoderConfig = RNNEncoderConfig()
     """`bert` and the encoders of pictures have their own embeddings and ignore `embedding_dim`."""
+    subsampling: AnySubsamplingConfig | None = setting(
+        None, "of vectors in time, such as recordings, before the encoder; they are not embedded then"
+    )
     pooling: PoolingConfig = setting(AttentionPoolingConfig(), "attention, mean, max or first")
     embedding_dim: int = 128
     dropout: float = setting(0.3, "on embeddings, on the output of the encoder, and on the pooled vector")
@@ -35,14 +39,20 @@ class ClassifierConfig:
     def __post_init__(self) -> None:
         require_positive(embedding_dim=self.embedding_dim)
         require_rates(dropout=self.dropout)
+        if self.subsampling is not None and isinstance(self.encoder, BERTConfig | PictureEncoderConfig):
+            raise ValueError(
+                f"subsampling shortens vectors before an encoder of frames, and {type(self.encoder).__name__} embeds "
+                "by itself. Choose another encoder, or leave subsampling out"
+            )
         if isinstance(self.encoder, ViTConfig) and self.encoder.class_tokens is not None:
             _require_class_tokens(self.encoder.class_tokens, self.pooling)
 
     @property
     def positions(self) -> int | None:
-        """The length of the longest text in tokens; None without a limit."""
+        """The length of the longest text in tokens, of the longest recording in frames; None without a limit."""
         limits = (getattr(self.encoder, "positions", None), shortest(getattr(self.pooling, "attention", None)))
-        return min((limit for limit in limits if limit is not None), default=None)
+        longest = min((limit for limit in limits if limit is not None), default=None)
+        return longest if longest is None or self.subsampling is None else longest * self.subsampling.factor
 
     def build(self, vocab: int | Input, labels: int) -> "Classifier":
         """The model for an input or a number of tokens, and for a number of labels."""
@@ -53,20 +63,27 @@ class Classifier(nn.Module):
     """p(y | x) = softmax(W c + b),  c = pool(h_1 … h_n),  h = encoder(E x), or h = BERT(x)
 
     Many to one. With attention pooling, c = Σ_i α_i h_i, and `record` shows α, the weight of each position. In a pair,
-    each text ends with the end token, and BERT embeds which of the two texts a token belongs to.
+    each text ends with the end token, and BERT embeds which of the two texts a token belongs to. With subsampling,
+    h = encoder(subsample(x)), and a position stands for `stride` frames.
     """
 
     def __init__(self, config: ClassifierConfig, vocab: int | Input, labels: int) -> None:
         super().__init__()
         self.dropout, self.input = config.dropout, input_of(vocab)
-        self.embedding, self.encoder = _reader(config, self.input)
+        self.embedding, self.subsampling, self.encoder = _reader(config, self.input)
         self.pooling: nn.Module = config.pooling.build(self.encoder.output_dim)
         self.output = Linear(config.pooling.width(self.encoder.output_dim), labels)
 
     @property
+    def stride(self) -> int:
+        """The number of tokens or frames for one position of the encoder."""
+        return 1 if self.subsampling is None else self.subsampling.factor
+
+    @property
     def max_length(self) -> int | None:
-        """The length of the longest text in tokens; None without a limit."""
-        return shortest(self.encoder, self.pooling)
+        """The length of the longest text in tokens, of the longest recording in frames; None without a limit."""
+        longest = shortest(self.encoder, self.pooling)
+        return None if longest is None else longest * self.stride
 
     def forward(self, batch: Batch) -> Float[Tensor, "batch labels"]:
         """Logits of the labels of each row."""
@@ -82,8 +99,10 @@ class Classifier(nn.Module):
             hidden, packing = self.encoder.encode(batch)
         else:
             packing = Packing(batch.lengths, batch.length)
-            embedded = embed(self.embedding, *batch.packed(packing))
-            hidden = self.encoder(self._drop(embedded), packing=packing)
+            x = embed(self.embedding, *batch.packed(packing))
+            if self.subsampling is not None:
+                x, packing = self.subsampling(x.to(self.output.weight.dtype), packing=packing)
+            hidden = self.encoder(self._drop(x), packing=packing)
         return self.pooling(self._drop(hidden), packing=packing)
 
     def parameter_count(self) -> int:
@@ -93,18 +112,25 @@ class Classifier(nn.Module):
         return dropout(x, self.dropout, self.training)
 
 
-def _reader(config: ClassifierConfig, source: Input) -> tuple[nn.Module, Encoder | BERTEncoder | PictureEncoder]:
-    """Embedding and encoder. BERT has its own embedding, which includes the gap token, and so have encoders of
-    pictures.
+def _reader(
+    config: ClassifierConfig, source: Input
+) -> tuple[nn.Module, Subsampling | None, Encoder | BERTEncoder | PictureEncoder]:
+    """Embedding, subsampling and encoder. BERT has its own embedding, which includes the gap token, and so have
+    encoders of pictures.
     """
     if isinstance(config.encoder, BERTConfig):
         known = Tokens(source.vocab + 1) if isinstance(source, Tokens) else source
-        return nn.Identity(), config.encoder.build_encoder(known)
+        return nn.Identity(), None, config.encoder.build_encoder(known)
     if isinstance(config.encoder, PictureEncoderConfig):
         encoder = _with_class_tokens(config) if isinstance(config.encoder, ViTConfig) else config.encoder
-        return nn.Identity(), encoder.build_encoder(source)
+        return nn.Identity(), None, encoder.build_encoder(source)
+    if config.subsampling is not None:
+        if not isinstance(source, Vectors):
+            raise ValueError(f"model.subsampling shortens rows of vectors in time, and the input is {source}")
+        subsampling = config.subsampling.build_for(source.width)
+        return nn.Identity(), subsampling, config.encoder.build_for(subsampling.output_dim)
     embedding = source.build(config.embedding_dim, deviation=0.1)
-    return embedding, config.encoder.build_for(config.embedding_dim)
+    return embedding, None, config.encoder.build_for(config.embedding_dim)
 
 
 def _with_class_tokens(config: ClassifierConfig) -> ViTConfig:

@@ -1,6 +1,6 @@
 """Taggers and classifiers as one graph: from padded sentences or texts to logits of labels."""
 
-from foveate.export.onnx import encoder_graph, picture_graph, pooling_graph
+from foveate.export.onnx import encoder_graph, picture_graph, pooling_graph, subsampling_graph
 from foveate.export.onnx.encoder_graph import Texts
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.plain_attention import input_refusals
@@ -23,6 +23,7 @@ def refusals(model: Labeller) -> list[str]:
         reasons = encoder_graph.refusals(model.encoder)
     if isinstance(model, Classifier):
         reasons += pooling_graph.refusals(model.pooling)
+        reasons += [] if model.subsampling is None else subsampling_graph.refusals(model.subsampling)
     if isinstance(model.encoder, BERTEncoder):
         reasons += input_refusals(model)
     return reasons
@@ -32,7 +33,8 @@ def max_length(model: Labeller) -> int | None:
     """The largest number of tokens that the graph represents; None without a limit, and for pictures of one size."""
     if isinstance(model.encoder, PictureEncoder):
         return None
-    return encoder_graph.max_length(model.encoder)
+    limit = encoder_graph.max_length(model.encoder)
+    return limit * model.stride if isinstance(model, Classifier) and limit is not None else limit
 
 
 def graphs(model: Labeller) -> dict[str, Graph]:
@@ -100,6 +102,11 @@ def _classifier(graph: Graph, model: Classifier) -> None:
         texts = Texts.given(graph, "tokens", "texts")
     if isinstance(read, BERTEncoder):
         x = encoder_graph.bert(graph, read, texts, encoder_graph.segments(graph, read, texts))
+    elif model.subsampling is not None:
+        assert isinstance(model.input, Vectors)
+        x = graph.shaped(texts.ids, -1, model.input.width)
+        x, texts = subsampling_graph.subsampled(graph, model.subsampling, texts, x, model.input.width)
+        x = encoder_graph.encoded(graph, read, texts, x, model.subsampling.output_dim)
     else:
         x = texts.embedded(graph, model.embedding)
         x = encoder_graph.encoded(graph, read, texts, x, encoder_graph.embedding_dim(model.embedding))
@@ -110,4 +117,4 @@ def _answer(graph: Graph, model: Classifier, texts: Texts, x: str, batch: str) -
     vector, weights = pooling_graph.pooled(graph, model.pooling, texts, x, model.encoder.output_dim)
     graph.output("logits", graph.linear(vector, model.output), [batch, model.output.out_features])
     if weights:
-        graph.output("weights", weights, [batch, "length"])
+        graph.output("weights", weights, [batch, "length" if model.subsampling is None else "outputs"])

@@ -26,7 +26,7 @@ from foveate.inspect.alignment import Alignment
 from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
 from foveate.inspect.value import observed
-from foveate.models import BERT
+from foveate.models import BERT, Classifier
 from foveate.models.bert_hugging_face import from_bert
 from foveate.models.bert_kin import BERTS
 from foveate.models.hugging_face_folder import read_folder
@@ -35,6 +35,7 @@ from foveate.nn.pooling import AttentionPooling
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
 from foveate.tasks.classify.task import ClassifyConfig, RowVocabulary
 from foveate.tasks.labelling import Predicted, load_labeller
+from foveate.tasks.output_track import output_track
 from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
 
 CLASS_TOKENS = ("[class]", "[distillation]")
@@ -155,8 +156,13 @@ class RowClassifier(Looking):
         return row
 
     def track(self, thing: Any) -> Track:
-        """The words, frames or picture that a trace draws beneath its maps; of an encoder of pictures, its grid."""
-        track, encoder = Track.of_settings(self.rows.track(thing)), getattr(self.model, "encoder", None)
+        """The words, frames or picture that a trace draws beneath its maps; of an encoder of pictures, its grid, and with
+        subsampling, its outputs.
+        """
+        axis, model = self.rows.track(thing), self.model
+        if isinstance(model, Classifier) and model.stride > 1:
+            return output_track(axis, len(self.row(thing, "The text")), model.stride)
+        track, encoder = Track.of_settings(axis), getattr(model, "encoder", None)
         if not isinstance(encoder, PictureEncoder):
             return track
         return Track.of_patches(encoder.grid, picture=track.picture, before=CLASS_TOKENS[: encoder.class_tokens])

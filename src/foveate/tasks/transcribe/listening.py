@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from foveate.data.batch import Batch
@@ -17,6 +16,7 @@ from foveate.inspect.trace import Pedigree, given
 from foveate.inspect.value import observed
 from foveate.models import Recogniser
 from foveate.nn.ctc_loss import frames_needed
+from foveate.tasks.output_track import output_track
 
 CTC = "ctc"
 """The name of the site that shows CTC's path."""
@@ -41,7 +41,7 @@ def trace_of(
 
     pieces = tokeniser.pieces(tokens)
     ends = [] if model.decoder is None else [SPECIALS[EOS]]
-    tracks = {"source": _axis(axis, len(row), outputs, model.stride)}
+    tracks = {"source": output_track(axis, len(row), model.stride)}
     if model.decoder is not None:
         tracks["read"] = Track.of_pieces([SPECIALS[BOS], *pieces])
     if pieces or ends:  # last, as the track of a decoder's queries
@@ -68,19 +68,3 @@ def trace_of(
             "This model has no attention, and wrote nothing that CTC could align: there is nothing to look at."
         )
     return trace
-
-
-def _axis(axis: Mapping[str, Any], vectors: int, outputs: int, stride: int) -> Track:
-    """The track of the encoder's outputs, from that of the vectors, which are a little fewer than their frames."""
-    missing = outputs * stride - vectors
-    hop = axis.get("hop")
-    labels = [f"{output * hop * stride:.2f} s" if hop else str(output * stride) for output in range(outputs)]
-    settings: dict[str, Any] = {**axis, "labels": tuple(labels), "hop": None if hop is None else hop * stride}
-    picture, sound = axis.get("picture"), axis.get("sound")
-    if picture is not None and vectors:
-        beside = round(missing * picture.shape[1] / vectors)
-        settings["picture"] = np.pad(picture, ((0, 0), (0, beside)))
-    if sound is not None and vectors:
-        samples = np.pad(sound.samples, (0, round(missing * len(sound.samples) / vectors)))
-        settings["sound"] = replace(sound, samples=samples)
-    return Track.of_settings(settings)
