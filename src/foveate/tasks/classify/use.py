@@ -156,7 +156,7 @@ class RowClassifier(Looking):
         return row
 
     def track(self, thing: Any) -> Track:
-        """The words, frames or picture that a trace draws beneath its maps; of an encoder of pictures, its grid, and with
+        """The words, frames or picture that a trace draws beneath its maps; of an encoder of pictures, its grid; with
         subsampling, its outputs.
         """
         axis, model = self.rows.track(thing), self.model
