@@ -11,6 +11,7 @@ OPTIONAL = {
     "sentencepiece": "text",
     "soundfile": "audio",
     "soxr": "audio",
+    "pillow": "image",
     "sacrebleu": "eval",
     "jiwer": "eval",
     "transformers": "hf",
