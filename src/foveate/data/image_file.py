@@ -18,7 +18,10 @@ from foveate.suggestion import missing_file
 LARGEST = 1 << 24
 """The limit on the number of pixels."""
 _MEDIA = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8": "jpeg", b"GIF8": "gif"}
+STARTS = tuple(_MEDIA)
+"""The first bytes of the files that can be read."""
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif"})
+_ORIENTATION = 0x0112
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 
 
@@ -70,11 +73,53 @@ def size_of(data: bytes) -> tuple[int, int] | None:
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         whole = len(data) >= 33 and data[12:16] == b"IHDR" and data[-8:-4] == b"IEND"
         return struct.unpack(">II", data[16:24]) if whole else None
+    frame = _frame(data)
+    if frame is None:
+        return None
+    height, width = struct.unpack(">HH", data[frame + 5 : frame + 9])
+    return width, height
+
+
+def unusual(data: bytes) -> str:
+    """The property of a file that resvg ignores, though it changes the pixels; empty for most files."""
+    if orientation_of(data) != 1:
+        return "an EXIF orientation"
+    frame = _frame(data) if data.startswith(b"\xff\xd8") else None
+    return "colours for printing (CMYK)" if frame is not None and data[frame + 9 : frame + 10] == b"\x04" else ""
+
+
+def orientation_of(data: bytes) -> int:
+    r"""The EXIF orientation of a JPEG or PNG, from 1, upright, to 8; 1 where it is missing or unreadable.
+
+    >>> entry = struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0)
+    >>> orientation_of(b"\xff\xd8\xff\xe1\0\0Exif\0\0II*\0" + struct.pack("<IH", 8, 1) + entry)
+    6
+    """
+    mark = next((mark for mark in (b"Exif\0\0", b"eXIf") if mark in data[: 1 << 16]), None)
+    if mark is None:
+        return 1
+    at = data.index(mark) + len(mark)
+    order = {b"II": "<", b"MM": ">"}.get(data[at : at + 2])
+    if order is None:
+        return 1
+    try:
+        (first,) = struct.unpack_from(f"{order}I", data, at + 4)
+        (count,) = struct.unpack_from(f"{order}H", data, at + first)
+        for entry in range(min(count, 512)):
+            tag, _, _, value = struct.unpack_from(f"{order}HHIH", data, at + first + 2 + 12 * entry)
+            if tag == _ORIENTATION:
+                return value if 1 <= value <= 8 else 1
+    except struct.error:
+        pass
+    return 1
+
+
+def _frame(data: bytes) -> int | None:
+    """The place of the segment of a JPEG that has its size."""
     at = 2 if data.startswith(b"\xff\xd8") else len(data)
-    while at + 9 <= len(data) and data[at] == 0xFF:  # skip segments up to the one with the size
+    while at + 9 <= len(data) and data[at] == 0xFF:
         if data[at + 1] in _FRAMES:
-            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
-            return width, height
+            return at
         at += 2 + int(struct.unpack(">H", data[at + 2 : at + 4])[0])
     return None
 
