@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from foveate.data.audio_stream import PassingStream, SlopeStream, StackStream, W
 from foveate.data.audio_table import read_folders, read_table
 from foveate.data.augmentation import AugmentationConfig, Geometry, masked
 from foveate.data.batch import Batch
-from foveate.data.reader import Example, Reader, StoredRows, VectorType
+from foveate.data.reader import Example, Reader, StoredRows, VectorType, spread
 from foveate.data.row import Row
 from foveate.data.spectrum import WINDOW, Features, deltas, hop_length, log_mel, mel_bands, mfcc, stack, window_length
 from foveate.errors import DataError, UsageError
@@ -37,7 +37,6 @@ _DEPTH = 12.0
 """The range of a drawn spectrogram in nats, 52 dB below the loudest."""
 _COLUMNS = 8_000
 """The largest number of columns of a drawn spectrogram."""
-Thing = TypeVar("Thing")
 _STRETCH = re.compile(r"(.+):(\d+(?:\.\d*)?)-(\d+(?:\.\d*)?)?")
 Normalisation = Literal["training", "recording", "running"]
 
@@ -104,7 +103,7 @@ class AudioReader(Reader):
 
     def learn(self, examples: Iterable[Example]) -> "AudioRows":
         """Learn the mean and deviation of each number, from recordings that are evenly spread over the examples."""
-        chosen = _spread(examples, SAMPLE)
+        chosen = spread(examples, SAMPLE)
         if not chosen:
             raise DataError("The training data have no recordings. Check the table or folder.")
         width = self.geometry.bands * self.geometry.parts
@@ -311,17 +310,6 @@ def running(
     deviation = (all_squares / counts - mean**2).clamp(min=1e-6).sqrt()
     after = (count + len(frames), total + exact.sum(0), squares + (exact**2).sum(0))
     return ((exact - mean) / deviation).to(frames.dtype), after
-
-
-def _spread(examples: Iterable[Thing], least: int) -> list[Thing]:
-    """Examples at equal distances: all, or from `least` to twice as many."""
-    chosen, step = list[Thing](), 1
-    for number, example in enumerate(examples):
-        if number % step == 0:
-            chosen.append(example)
-        if len(chosen) == 2 * least:
-            chosen, step = chosen[::2], 2 * step
-    return chosen
 
 
 def _clip(thing: Clip | Path | str) -> Clip:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from torch import Tensor
 from foveate.data.batch import Batch
 from foveate.data.label import Labels
 from foveate.data.labelled import Tagged
+from foveate.data.level import Levels
 from foveate.data.parallel import LeftOut
 from foveate.data.preparation import resumable
-from foveate.data.reader import RowMaker, VectorType, stored_type
+from foveate.data.reader import RowMaker, stored_levels, stored_type
 from foveate.data.row import Row
-from foveate.data.store import FeatureStore, TokenStore, open_rows
+from foveate.data.store import FeatureStore, TokenStore, TokenWriter, VectorType, open_rows
 from foveate.data.tokeniser import UNKNOWN
 from foveate.data.variant import Draw, drawn, longest, varies
 from foveate.data.word import WordBatch
@@ -92,7 +94,9 @@ class LabelledData:
     lines: UInt32[np.ndarray, " rows"]
     forms: TokenStore | None = None
     places: TokenStore | None = None
-    """The places of the vectors of each row; None if the order of the row is the place, and for rows without places."""
+    """The places of the vectors of each row, or of one row if all have the same; None if the order of the row is the
+    place, and for rows without places.
+    """
     edges: TokenStore | None = None
     """The edges of rows of nodes: all sources, then all targets."""
     variants: FeatureStore | None = None
@@ -148,6 +152,8 @@ class LabelledData:
         lengths, folder = self.inputs.lengths, self.inputs.folder
         if (self.places is not None) != bool(axes) or (self.edges is not None) != (axes == 0):
             raise DataError(f"{folder} does not match its places or edges. Prepare the data again.")
+        if self.places is not None and len(self.places) not in (1, len(lengths)):
+            raise DataError(f"{folder} and the places of its rows differ in number. Prepare the data again.")
         if self.places is not None and (self.places.lengths != lengths * (axes or 0)).any():
             raise DataError(f"{folder} has vectors without places. Prepare the data again.")
         if self.edges is not None:
@@ -185,7 +191,8 @@ class LabelledData:
 
     def _placed(self, row: np.ndarray, example: int) -> Row:
         if self.places is not None:
-            return Row(row, places=self.places[example].reshape(len(row), -1))
+            shared = len(self.places) < len(self.inputs)
+            return Row(row, places=self.places[0 if shared else example].reshape(len(row), -1))
         assert self.edges is not None
         return Row(row, places=np.empty((len(row), 0), np.int64), edges=self.edges[example].reshape(2, -1))
 
@@ -254,7 +261,9 @@ def prepare_rows(
     varied = varied and varies(rows)
     with (
         resumable(Path(folder), rows) as keeper,
-        _writing(Path(folder), *more, width=source.width, varied=varied, dtype=stored_type(rows)) as (writers, finish),
+        _writing(
+            Path(folder), *more, width=source.width, varied=varied, dtype=stored_type(rows), levels=stored_levels(rows)
+        ) as (writers, finish),
     ):
         for example in watched(examples, what):
             row, others = keeper.row(example.thing), keeper.variants(example.thing) if varied else []
@@ -278,7 +287,12 @@ Finish = Callable[[Any, list[int], int], None]
 
 @contextlib.contextmanager
 def _writing(
-    folder: Path, *more: str, width: int | None = None, varied: bool = False, dtype: VectorType = "float32"
+    folder: Path,
+    *more: str,
+    width: int | None = None,
+    varied: bool = False,
+    dtype: VectorType = "float32",
+    levels: Levels | None = None,
 ) -> Iterator[tuple[dict[str, Any], Finish]]:
     """Writers of a folder that is written completely or not at all, and a function that finishes an example. With a
     `width` the inputs are vectors, otherwise ids; with `varied` their variants are also vectors.
@@ -287,11 +301,15 @@ def _writing(
         draft = stack.enter_context(draft_folder(folder))
         names = ("labels", "lines", *more)
         writers: dict[str, Any] = {name: stack.enter_context(TokenStore.writer(draft / name, "")) for name in names}
+        if "places" in writers:
+            writers["places"] = _PlaceWriter(writers["places"])
+            stack.callback(writers["places"].finish)
+        vectors = partial(FeatureStore.writer, dtype=dtype, levels=levels)
         if varied and width is not None:
-            writers["variants"] = stack.enter_context(FeatureStore.writer(draft / "variants", width, dtype=dtype))
+            writers["variants"] = stack.enter_context(vectors(draft / "variants", width))
         inputs: Any = TokenStore.writer(draft / "inputs", "")
         if width is not None:
-            inputs = FeatureStore.writer(draft / "inputs", width, dtype=dtype)
+            inputs = vectors(draft / "inputs", width)
         input_writer = stack.enter_context(inputs)
 
         def finish(row: Any, labels: list[int], line: int) -> None:
@@ -300,6 +318,29 @@ def _writing(
             writers["lines"].append([line])
 
         yield writers, finish
+
+
+class _PlaceWriter:
+    """Appends the places of rows: once, if all rows have the same, as pictures of one size do."""
+
+    def __init__(self, writer: TokenWriter) -> None:
+        self.writer, self.first, self.same = writer, list[int](), 0
+        self.differ = False
+
+    def append(self, places: list[int]) -> None:
+        self.first = self.first if self.same else places
+        if not self.differ and places == self.first:
+            self.same += 1
+            return
+        if not self.differ:
+            self.differ = True
+            for _ in range(self.same):
+                self.writer.append(self.first)
+        self.writer.append(places)
+
+    def finish(self) -> None:
+        if self.same and not self.differ:
+            self.writer.append(self.first)
 
 
 class _Tally:

@@ -10,10 +10,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from foveate.config import build, parse_json
+from foveate.data.level import Levels
 from foveate.data.row import Row
+from foveate.data.store import VectorType
 from foveate.errors import DataError, UsageError
 from foveate.nn.embed import Input
 from foveate.storage.draft import write_file
@@ -21,9 +23,8 @@ from foveate.storage.draft import write_file
 ROWS = "rows.json"
 """The file of a run folder that stores its row maker, unless that is a tokeniser."""
 FORMAT = "foveate rows 1"
-VectorType = Literal["float16", "float32"]
-"""The type of stored vectors."""
 AnyRows = TypeVar("AnyRows", bound="StoredRows")
+Thing = TypeVar("Thing")
 AnyReader = TypeVar("AnyReader", bound="Reader")
 
 
@@ -96,6 +97,11 @@ class StoredRows:
     dtype: ClassVar[VectorType] = "float32"
     """float16 halves a store, where its rounding is harmless."""
 
+    @property
+    def levels(self) -> Levels | None:
+        """The levels of numbers that can be stored as bytes; None for other numbers."""
+        return None
+
     def unknown(self, row: Row) -> int:
         return 0
 
@@ -134,6 +140,26 @@ class StoredRows:
 def stored_type(rows: RowMaker) -> VectorType:
     """The type of stored vectors of a row maker."""
     return rows.dtype if isinstance(rows, StoredRows) else "float32"
+
+
+def stored_levels(rows: RowMaker) -> Levels | None:
+    """The levels of vectors that are stored as bytes; None for others."""
+    return rows.levels if isinstance(rows, StoredRows) else None
+
+
+def spread(examples: Iterable[Thing], least: int) -> list[Thing]:
+    """Examples at equal distances: all, or from `least` to twice as many.
+
+    >>> spread(range(10), 2)
+    [0, 4, 8]
+    """
+    chosen, step = list[Thing](), 1
+    for number, example in enumerate(examples):
+        if number % step == 0:
+            chosen.append(example)
+        if len(chosen) == 2 * least:
+            chosen, step = chosen[::2], 2 * step
+    return chosen
 
 
 def _digest(plain: Mapping[str, Any]) -> str:

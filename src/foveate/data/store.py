@@ -1,8 +1,9 @@
 """Stores rows in memory-mapped files, which are written as a stream, so that a corpus need not fit in memory.
 
 A store is a folder: the values of all rows one after the other (`tokens.bin`: ids of 16 or 32 bits; `features.bin`:
-vectors of one width, floats of 16 or 32 bits; little endian), `offsets.bin` (where each row begins, 64 bits, one more
-than rows) and `index.json` (counts, SHA-256 of both, for ids the digest of the tokeniser, for vectors their width).
+vectors of one width, floats of 16 or 32 bits or bytes; little endian), `offsets.bin` (where each row begins, 64 bits,
+one more than rows) and `index.json` (counts, SHA-256 of both, for ids the digest of the tokeniser, for vectors their
+width, and for bytes the numbers that they stand for).
 """
 
 import contextlib
@@ -20,6 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from foveate.config import build, parse_json
+from foveate.data.level import Levels
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import draft_folder
 from foveate.storage.manifest import file_digest
@@ -28,6 +30,8 @@ Store = TypeVar("Store", bound="RowStore")
 Writer = TypeVar("Writer", bound="RowWriter")
 _OFFSETS = "offsets.bin"
 _CHUNK = 1 << 20
+VectorType = Literal["float16", "float32"]
+"""The type of stored vectors, unless they are bytes."""
 _AGAIN = "Prepare the data again."
 
 
@@ -57,7 +61,16 @@ class _TokenIndex(_Index):
 class _FeatureIndex(_Index):
     vectors: int
     width: int
-    dtype: Literal["<f2", "<f4"]
+    dtype: Literal["<f2", "<f4", "|u1"]
+    offset: tuple[float, ...] = ()
+    step: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.dtype == "|u1") != bool(self.step):
+            raise ValueError("bytes need offset and step, and floats have none")
+        if self.step:
+            Levels(self.offset, self.step).require(self.width)
 
 
 class RowStore(ABC):
@@ -200,6 +213,12 @@ class FeatureStore(RowStore):
     def __init__(self, folder: Path, index: dict[str, Any]) -> None:
         super().__init__(folder, index)
         self.width: int = index["width"]
+        self.levels = Levels(tuple(index["offset"]), tuple(index["step"])) if "step" in index else None
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        """A view into the file; for bytes the numbers that they stand for."""
+        values = super().__getitem__(row)
+        return values if self.levels is None else self.levels.numbers(values)
 
     @staticmethod
     def _shape(index: Mapping[str, Any]) -> tuple[int, ...]:
@@ -208,11 +227,12 @@ class FeatureStore(RowStore):
     @staticmethod
     @contextlib.contextmanager
     def writer(
-        folder: Path | str, width: int, *, dtype: Literal["float16", "float32"] = "float32"
+        folder: Path | str, width: int, *, dtype: VectorType = "float32", levels: Levels | None = None
     ) -> Iterator["FeatureWriter"]:
-        """Yield a writer with `append`. The complete store appears on a clean exit."""
-        form = "<f2" if dtype == "float16" else "<f4"
-        with _writing(folder, lambda draft: FeatureWriter(draft, form, width), width=width) as writer:
+        """Yield a writer with `append`. The complete store appears on a clean exit. `levels` are stored as bytes."""
+        form = "|u1" if levels else {"float16": "<f2", "float32": "<f4"}[dtype]
+        more = {} if levels is None else {name: list(values) for name, values in vars(levels).items()}
+        with _writing(folder, lambda draft: FeatureWriter(draft, form, width, levels), width=width, **more) as writer:
             yield writer
 
     def require(self, *, width: int, shortest: int = 0) -> "FeatureStore":
@@ -223,7 +243,7 @@ class FeatureStore(RowStore):
         if self.width != width:
             raise DataError(f"{self.folder} has vectors of {self.width} numbers, but {width} are needed. {_AGAIN}")
         step = max(_CHUNK // max(width, 1), 1)
-        for start in range(0, len(self._values), step):
+        for start in range(0, len(self._values) if self.levels is None else 0, step):
             if not np.isfinite(self._values[start : start + step]).all():
                 raise DataError(f"{self.folder} has a number that is not finite. {_AGAIN}")
         return self
@@ -314,9 +334,9 @@ class FeatureWriter(RowWriter):
 
     format, file = FeatureStore.format, FeatureStore.file
 
-    def __init__(self, folder: Path, dtype: str, width: int) -> None:
+    def __init__(self, folder: Path, dtype: str, width: int, levels: Levels | None = None) -> None:
         super().__init__(folder, dtype)
-        self.width = width
+        self.width, self.levels = width, levels
         self._vectors: list[np.ndarray] = []
         self._waiting = 0
 
@@ -326,7 +346,7 @@ class FeatureWriter(RowWriter):
                 f"A row has the shape {row.shape}, but this store contains vectors of {self.width} numbers."
             )
         with np.errstate(over="ignore"):
-            stored = row.astype(self._dtype)
+            stored = row.astype(self._dtype) if self.levels is None else self.levels.bytes(row)
         if not np.isfinite(stored).all():
             raise DataError(f"A row has a number that is not finite, or too large for {self._dtype.name}.")
         self._vectors.append(stored)
