@@ -1,6 +1,9 @@
 """Vectors, pictures and recordings on the command line: trained, resumed, used, measured, drawn; bad ones named."""
 
+import gzip
 import json
+import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import foveate
+from foveate.data.picture import read_picture
 from foveate.data.synthetic import SHAPES, shapes
 from foveate.inspect import read_trace
 from foveate.inspect.figure.pixel import encode
@@ -74,10 +78,44 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         return vectors(tmp_path / "data.npz")
     if request.param == "table":
         return listed(sounds(tmp_path / "tones"))
+    if request.param in ("idx", "array", "list"):
+        return {"idx": idx, "array": arrays, "list": listed_pictures}[request.param](pictures(tmp_path / "pictures"))
     return {"pictures": pictures, "sounds": sounds}[request.param](tmp_path / request.param)
 
 
-ALL = pytest.mark.parametrize("data", ["pictures", "vectors", "sounds", "table"], indirect=True)
+def listed_pictures(folder: Path) -> Path:
+    """A table of pictures in folders."""
+    table = folder.parent / "pictures.tsv"
+    lines = (f"{one.relative_to(folder.parent)}\t{one.parent.name}\n" for one in sorted(folder.rglob("*.png")))
+    table.write_text("".join(lines))
+    return table
+
+
+def pixels_and_labels(folder: Path) -> tuple[np.ndarray, list[str]]:
+    files = sorted(folder.rglob("*.png"))
+    return np.stack([read_picture(one).pixels[..., 0] for one in files]), [one.parent.name for one in files]
+
+
+def arrays(folder: Path) -> Path:
+    """The pictures of folders as arrays."""
+    pixels, labels = pixels_and_labels(folder)
+    np.savez(folder.parent / "pictures.npz", x=pixels, y=labels)
+    return folder.parent / "pictures.npz"
+
+
+def idx(folder: Path) -> Path:
+    """The pictures of folders in the format of MNIST."""
+    pixels, names = pixels_and_labels(folder)
+    labels = np.array([KINDS.index(name) for name in names], np.uint8)
+    for name, array in (("images-idx3", pixels), ("labels-idx1", labels)):
+        header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+        (folder.parent / f"train-{name}-ubyte.gz").write_bytes(gzip.compress(header + array.tobytes()))
+    return folder.parent / "train-images-idx3-ubyte.gz"
+
+
+KNOWN = ["pictures", "vectors", "sounds", "table"]
+ALL = pytest.mark.parametrize("data", KNOWN, indirect=True)
+SOURCES = pytest.mark.parametrize("data", ["list", "array", "idx"], indirect=True)
 
 
 @ALL
@@ -138,6 +176,54 @@ def test_a_resumed_run_ends_with_the_same_bits(data: Path, tmp_path: Path, fovea
     assert whole.keys() == part.keys()
     assert all(torch.equal(whole[name], part[name]) for name in whole)
     assert (tmp_path / "part/data/train/variants").exists() == bool(speeds)
+
+
+@SOURCES
+def test_pictures_of_every_source_are_learnt_measured_and_labelled(data: Path, tmp_path: Path, foveate: Any) -> None:
+    run = tmp_path / "run"
+    trained = foveate("train", "classify", "--data", str(data), "--out", str(run), *FEW, *SMALL)
+    assert trained.code == 0, trained.err
+    assert json.loads((run / "config.json").read_text())["config"]["reader"]["kind"] == "image"
+    assert foveate("evaluate", str(run), "--data", str(data)).out.startswith("accuracy = ")
+    one = data if data.suffix != ".tsv" else min((tmp_path / "pictures").rglob("*.png"))
+    used = foveate("classify", str(run), str(one))
+    assert len(used.out.splitlines()) == (40 if one == data else 1)
+
+
+CHANGED = (
+    *("--set", "reader.augmentation.flip=true", "--set", "reader.augmentation.changes=2"),
+    *("--set", "reader.augmentation.mixup=0.4", "--set", "reader.augmentation.padding=1"),
+)
+
+
+def test_training_with_changed_and_mixed_pictures_resumes_to_the_same_bits(tmp_path: Path, foveate: Any) -> None:
+    data = pictures(tmp_path / "pictures")
+    start = ("train", "classify", "--data", str(data), *FEW, *SMALL, *CHANGED, "--set", "train.schedule=constant")
+    assert foveate(*start, "--out", str(tmp_path / "whole")).code == 0
+    assert foveate(*start, "--out", str(tmp_path / "part"), "--set", "train.steps=3").code == 0
+    assert foveate("resume", str(tmp_path / "part"), "--set", "train.steps=6", *QUICK[:3]).code == 0
+    assert foveate(*start[: -len(CHANGED) - 2], *start[-2:], "--out", str(tmp_path / "plain")).code == 0
+    whole, part, plain = (
+        load_file(tmp_path / name / "checkpoints" / "step-00000006" / "model.safetensors")
+        for name in ("whole", "part", "plain")
+    )
+    assert all(torch.equal(whole[name], part[name]) for name in whole)
+    assert not all(torch.equal(whole[name], plain[name]) for name in whole)
+
+
+def test_pictures_of_several_sizes_are_scaled_and_that_is_reported_once(tmp_path: Path, foveate: Any) -> None:
+    data = pictures(tmp_path / "pictures", 30, side=20)
+    pictures(data / "more", 9, side=31)
+    for one in sorted((data / "more").rglob("*.png")):
+        one.rename(data / one.parent.name / f"larger-{one.name}")
+    shutil.rmtree(data / "more")
+    run = tmp_path / "run"
+    spoken = (one for one in FEW if one != "--quiet")
+    trained = foveate("train", "classify", "--data", str(data), "--out", str(run), *spoken, *SMALL)
+    assert trained.code == 0, trained.err
+    assert json.loads((run / "config.json").read_text())["config"]["reader"]["size"] == [16, 16]
+    reports = [line for line in (trained.out + trained.err).splitlines() if "pictures are used." in line]
+    assert [line.count("Warning: another size than 16 × 16 pixels: scaled:") for line in reports] == [1, 1]
 
 
 def test_a_trace_of_a_picture_has_its_patches_and_the_picture(tmp_path: Path, foveate: Any) -> None:
@@ -222,7 +308,7 @@ def test_python_loads_what_the_command_line_has_trained(tmp_path: Path, foveate:
     [
         (
             ("--set", "reader=image"),
-            "data.npz is a file. Give a folder that contains a folder of pictures for each label.",
+            "data.npz has no pictures. Give a folder that contains a folder of pictures for each label, a table",
         ),
         (("--columns", "0,1"), "reader does not read texts, which data.columns is for. Leave one of them out."),
         (("--set", "reader=pixels"), 'reader.kind cannot be "pixels". Choose one of: "vector", "image", "audio".'),
@@ -244,13 +330,14 @@ def test_a_file_of_another_kind_is_refused_in_use(tmp_path: Path, foveate: Any) 
     (tmp_path / "a.png").write_bytes(b"no picture")
     larger = next(iter(sorted(pictures(tmp_path / "larger", 9, side=14).rglob("*.png"))))
     for path, message in (
-        (tmp_path / "a.png", "is not a complete PNG, JPEG or GIF file. Save it again, or leave it out."),
+        (tmp_path / "a.png", "is not a picture that can be read, or is damaged"),
         (tmp_path / "none.png", "none.png"),
-        ("a text", "This model classifies pictures: name files (.gif, .jpeg, .jpg, .png) or a folder."),
-        (larger, "has 14 × 14 pixels, and 12 × 12 are needed"),
+        ("a text", "This model reads pictures: name files (.bmp, .gif, .jpeg, .jpg, .pbm, .pgm, .png,"),
     ):
         said = foveate("classify", str(run), str(path))
         assert (said.code, message in said.err) == (3, True), said.err
+    scaled = foveate("classify", str(run), str(larger))
+    assert (scaled.code, scaled.err) == (0, f"{larger}: another size than 12 × 12 pixels: scaled.\n")
     rows = run / "rows.json"
     rows.write_text(rows.read_text().replace('"patch": 2', '"patch": 3'))
     said = foveate("classify", str(run), str(larger))

@@ -7,7 +7,6 @@ or whole number an example. With `lengths`, whole numbers that sum to the rows o
 (length, width).
 """
 
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Shaped
 
+from foveate.data.archive import read_archive
 from foveate.data.reader import Example, Reader, StoredRows
 from foveate.data.row import Row
 from foveate.data.text import read_cells
@@ -23,8 +23,6 @@ from foveate.errors import DataError
 from foveate.nn.embed import Vectors
 from foveate.suggestion import missing_file
 
-LARGEST = 1 << 33
-"""The limit on the unpacked size of an `.npz` file, in bytes."""
 GREATEST = np.finfo(np.float32).max
 """The limit on the absolute value of a number."""
 _FORM = "(examples, width) or (examples, length, width), or (vectors, width) with `lengths`"
@@ -136,28 +134,14 @@ def one_vector(path: Path) -> Vector:
 
 def _unpacked(path: str, *needed: str) -> dict[str, np.ndarray]:
     """The arrays of an `.npz` file. Raises DataError if it is damaged, too large, or lacks an array."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size > LARGEST:
-            raise DataError(
-                f"{path} unpacks to {size / 2**30:.1f} GiB, and at most {LARGEST >> 30} are read. Give a list of .npy "
-                "files, which are not read as a whole."
-            )
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in ("inputs", "labels", "lengths") if name in archive.files}
-            others = ", ".join(archive.files)
-    except DataError:
-        raise
-    except FileNotFoundError:
-        raise DataError(missing_file(Path(path))) from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        raise DataError(
-            f"{path} is not an .npz file of numbers and names. Save arrays of these with numpy.savez."
-        ) from None
+    instead = "Give a list of .npy files, which are not read as a whole."
+    read = {"inputs", "labels", "lengths"}
+    arrays, names = read_archive(path, lambda names: read.intersection(names), instead=instead)
     for name in needed:
         if name not in arrays:
-            raise DataError(f"{path} has no array {name!r}; it has: {others or 'none'}. Save {' and '.join(needed)}.")
+            raise DataError(
+                f"{path} has no array {name!r}; it has: {', '.join(names) or 'none'}. Save {' and '.join(needed)}."
+            )
     return arrays
 
 

@@ -35,6 +35,26 @@ def cross_entropy(
     return torch.nn.functional.cross_entropy(logits.float(), target, label_smoothing=label_smoothing, reduction="sum")
 
 
+def mixed_cross_entropy(
+    logits: Float[Tensor, "examples labels"],
+    target: Int[Tensor, " examples"],
+    other: Int[Tensor, " examples"],
+    shares: Float[Tensor, " examples"],
+    *,
+    label_smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Σ_i [ λ_i · CE(logits_i, y_i) + (1 − λ_i) · CE(logits_i, z_i) ], in nats, for blended examples with two labels.
+
+    Reference: Zhang et al. 2018, "mixup", section 2.
+    """
+    precise = logits.float()
+    own, others = (
+        torch.nn.functional.cross_entropy(precise, labels, label_smoothing=label_smoothing, reduction="none")
+        for labels in (target, other)
+    )
+    return (shares * own + (1 - shares) * others).sum()
+
+
 def projected_cross_entropy(
     hidden: Float[Tensor, "tokens model_dim"],
     weight: Float[Tensor, "vocab model_dim"],

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.data import feature as module
+from foveate.data import archive as module
 from foveate.data.feature import VectorReader, VectorRows
 from foveate.data.reader import ROWS
 from foveate.errors import DataError

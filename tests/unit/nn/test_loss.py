@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from foveate.nn.loss import Loss, cross_entropy
+from foveate.nn.loss import Loss, cross_entropy, mixed_cross_entropy
 
 LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.0, 0.0, 0.0]])
 TARGET = torch.tensor([0, 2])
@@ -33,3 +33,25 @@ def test_a_loss_is_a_sum_and_a_count() -> None:
     loss = Loss(torch.tensor(6.0), 3)
     assert loss.total / loss.count == 2
     assert loss.metrics == {}
+
+
+def test_a_blended_example_has_the_loss_of_the_mixture_of_its_labels() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(7, 5, generator=generator)
+    own, other = (torch.randint(5, (7,), generator=generator) for _ in range(2))
+    shares = torch.rand(7, generator=generator)
+    one_hot = torch.nn.functional.one_hot
+    target = shares[:, None] * one_hot(own, 5) + (1 - shares[:, None]) * one_hot(other, 5)
+    for smoothing in (0.0, 0.1):
+        expected = torch.nn.functional.cross_entropy(logits, target, label_smoothing=smoothing, reduction="sum")
+        loss = mixed_cross_entropy(logits, own, other, shares, label_smoothing=smoothing)
+        torch.testing.assert_close(loss, expected)
+    whole = mixed_cross_entropy(logits, own, other, torch.ones(7))
+    torch.testing.assert_close(whole, cross_entropy(logits, own))
+
+
+def test_the_mixed_loss_sums_in_float32() -> None:
+    logits, label = torch.zeros(4096, 8, dtype=torch.bfloat16), torch.zeros(4096, dtype=torch.long)
+    loss = mixed_cross_entropy(logits, label, label, torch.full((4096,), 0.3))
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, 4096 * torch.tensor(8.0).log())

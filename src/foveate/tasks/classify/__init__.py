@@ -18,9 +18,9 @@ TASK = Entry(
     home=__name__,
     summary="one label for each text, picture, recording or sequence of vectors",
     files={
-        "data": "lines of text, tab and label (.gz and .xz too); lines of a recording or of an .npy file of vectors, "
-        "tab and label; .npz with arrays inputs and labels; or a folder with one folder of pictures or recordings for "
-        "each label",
+        "data": "lines of text, tab and label (.gz and .xz too); lines of a picture, a recording or an .npy file of "
+        "vectors, tab and label; .npz with arrays inputs and labels, or x and y of pictures; an IDX file of pictures; "
+        "or a folder with one folder of pictures or recordings for each label",
         "valid_data": "labelled validation examples; by default some training examples are held out",
     },
     tests={"data": "labelled test examples"},

@@ -13,11 +13,13 @@ from foveate.config import kind_of, setting
 from foveate.data.audio import AudioReader
 from foveate.data.audio_table import is_folder, is_table
 from foveate.data.feature import VectorReader
-from foveate.data.image import ImageReader
+from foveate.data.image import PICTURES, ImageReader
 from foveate.data.label import Labels
 from foveate.data.labelled import TOKENISER as TOKENISER
 from foveate.data.labelled import TextReader
 from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, prepare_rows
+from foveate.data.mixture import MixedBatch, mixed, mixture_of
+from foveate.data.picture_array import is_array
 from foveate.data.reader import Reader, RowMaker
 from foveate.data.text import read_lines
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
@@ -25,6 +27,7 @@ from foveate.data.variant import Draw, augmented, varies
 from foveate.errors import UsageError
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.embed import Input
+from foveate.nn.loss import Loss, mixed_cross_entropy
 from foveate.tasks.labelling import LABELS, LabellingConfig, LabellingTask, Pretrained
 from foveate.tasks.run_model import require_digests, seeded
 
@@ -42,8 +45,8 @@ class ClassifyConfig(LabellingConfig):
     )
     reader: VectorReader | ImageReader | AudioReader | Reader | None = setting(
         None,
-        "vector: .npz, or a list of .npy files; image: a folder of pictures for each label; audio: a table of "
-        "recordings, or a folder of them for each label; none: a table of texts",
+        "vector: .npz, or a list of .npy files; image: a table of pictures, a folder of them for each label, an IDX "
+        "or .npz file; audio: a table of recordings, or a folder of them for each label; none: a table of texts",
     )
 
     def __post_init__(self) -> None:
@@ -84,13 +87,15 @@ class ClassifyConfig(LabellingConfig):
 
 
 def reader_of(path: str) -> Reader | None:
-    """The reader of a file or folder by its kind: `.npz` and lists of `.npy` files, tables and folders of recordings,
-    folders of pictures; None for a table of texts.
+    """The reader of a file or folder by its kind: tables and folders of recordings and of pictures, pictures in IDX or
+    `.npz` files, vectors in `.npz` files or lists of `.npy` files; None for a table of texts.
 
     Raises DataError for a table that cannot be read.
     """
     if Path(path).is_dir():
         return AudioReader() if is_folder(path) else ImageReader()
+    if is_array(path) or PICTURES.is_table(path):
+        return ImageReader()
     if is_table(path):
         return AudioReader()
     listed = Path(path).suffix == ".npz" or (
@@ -181,7 +186,22 @@ class ClassifyTask(LabellingTask[Classifier]):
     def batch(self, step: int) -> RowBatch:
         """Batch number `step`, with the augmentation of the reader: a pure function of the seed and the step."""
         draw = Draw(self.config.seed, step)
-        batch = self.training.rows(self.plan.examples(step), draw=draw)
+        batch = self._drawn(self.plan.examples(step), draw)
+        mixture = mixture_of(self.rows, batch.examples, len(self.training), **draw._asdict())
+        return batch if mixture is None else mixed(batch, self._drawn(mixture.partners, draw), mixture.shares)
+
+    def loss(self, batch: RowBatch) -> Loss:
+        """Cross-entropy; of blended examples that of both labels, each with its share."""
+        if not isinstance(batch, MixedBatch):
+            return super().loss(batch)
+        smoothing = self.config.label_smoothing
+        labels = batch.labels, batch.others, batch.shares
+        total = mixed_cross_entropy(self.logits(batch), *labels, label_smoothing=smoothing)
+        return Loss(total, len(batch.labels))
+
+    def _drawn(self, examples: Sequence[int] | np.ndarray, draw: Draw) -> RowBatch:
+        """Examples of training, with their changes."""
+        batch = self.training.rows(examples, draw=draw)
         return replace(batch, rows=augmented(self.rows, batch.rows, batch.examples, **draw._asdict()))
 
     def logits(self, batch: RowBatch) -> Float[Tensor, "batch labels"]:

@@ -1,0 +1,127 @@
+"""Tables of files with a label or a text each, and folders with a folder of files for each label.
+
+A table has a path and a label on each line, with a tab between them, or a first line that names its columns, such as
+`path` and `label`. Paths are relative to the table's folder.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from foveate.data.text import read_lines
+from foveate.errors import DataError
+from foveate.suggestion import listing
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileTable:
+    """Reads tables and folders of one kind of files, such as pictures."""
+
+    noun: str
+    """The kind of files, in the singular."""
+    suffixes: frozenset[str]
+    contents: tuple[str, ...]
+    """The columns that a file's label or text may be in."""
+    columns: tuple[str, ...]
+    """The columns that messages suggest."""
+    label: str
+    """An example of a label."""
+
+    @property
+    def write(self) -> str:
+        """The content of a line, for messages."""
+        return f"write the path of a {self.noun}, a tab and its label or text"
+
+    def is_table(self, path: str) -> bool:
+        """Whether a file is such a table: its first cell names such a file, or its first line names columns and the
+        second line such a file.
+        """
+        if not Path(path).is_file() or Path(path).suffix.lower() in {*self.suffixes, ".npz"}:
+            return False
+        first, second = ([cell.strip() for cell in line.split("\t")] for line in self._beginning(path))
+        if len(first) > 1 and self._named(first):
+            return self._fits(dict(zip(_plain(first), second, strict=False)).get("path", ""))
+        return len(first) > 1 and self._fits(first[0])
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder has folders of such files: the first file in one of its folders is one."""
+        inside = (one for label in sorted(Path(path).iterdir()) if label.is_dir() for one in _visible(label))
+        return Path(path).is_dir() and next((self._fits(one.name) for one in inside), False)
+
+    def lines(self, path: str) -> Iterator[tuple[int, dict[str, str]]]:
+        """The lines of a table that are not empty, each with its number and its cells by the names of their columns;
+        without such names `path` and the first of `contents`. Raises DataError, with the line, for missing cells.
+        """
+        if self._fits(path):
+            raise DataError(f"{path} is a {self.noun} without a label. Give a table of {self.noun}s: {self.write}.")
+        names: list[str] | None = None
+        for line, text in enumerate(read_lines(path), start=1):
+            cells = [cell.strip() for cell in text.split("\t")]
+            if line == 1 and self._named(cells):
+                names = _plain(cells)
+                repeated = [name for name in (*self.columns, *self.contents) if names.count(name) > 1]
+                if repeated:
+                    raise DataError(f"{path}:1: two columns have the same content: {', '.join(names)}. Leave one out.")
+                continue
+            if not text.strip():
+                continue
+            values = self._values(cells, names, f"{path}:{line}")
+            if not (values["path"] and any(values.get(name) for name in self.contents)):
+                raise DataError(
+                    f"{path}:{line}: the {'label or text' if values['path'] else 'path'} is missing: "
+                    f"{self.write if names is None else 'fill the column'}."
+                )
+            yield line, values
+
+    def folders(self, folder: Path) -> Iterator[tuple[int, Path, str]]:
+        """The files of a folder, numbered from 1, with the name of their folder as the label. Raises DataError for
+        other files.
+        """
+        line = 0
+        for label in sorted(_visible(folder)):
+            if not label.is_dir():
+                raise DataError(
+                    f"{label} is not in a folder that names its label. Move it into one, such as {folder / self.label}."
+                )
+            for file in sorted(_visible(label)):
+                line += 1
+                if not file.is_file() or not self._fits(file.name):
+                    raise DataError(
+                        f"{file} is not a {self.noun} that can be read ({listing(sorted(self.suffixes), 12)}). "
+                        "Convert it, or move it away."
+                    )
+                yield line, file, label.name
+
+    def _beginning(self, path: str) -> tuple[str, str]:
+        """The first line and the next one that is not empty."""
+        first, *others = [*islice(read_lines(path), 20), ""]
+        return first, next((line for line in others if line.strip()), "")
+
+    def _fits(self, name: str) -> bool:
+        return Path(name).suffix.lower() in self.suffixes
+
+    def _named(self, cells: Sequence[str]) -> bool:
+        names = _plain(cells)
+        return "path" in names and any(name in names for name in self.contents)
+
+    def _values(self, cells: list[str], names: list[str] | None, where: str) -> dict[str, str]:
+        if names is None:
+            if len(cells) != 2:
+                raise DataError(
+                    f"{where}: the line has {len(cells)} column{'s' * (len(cells) > 1)}: {self.write}. Tables with "
+                    f"other columns begin with a line of names: {', '.join(self.columns[:-1])} and {self.columns[-1]}."
+                )
+            return {"path": cells[0], self.contents[0]: cells[1]}
+        if len(cells) > len(names):
+            raise DataError(f"{where}: the line has {len(cells)} columns, and the first line names {len(names)}.")
+        return {"path": "", **dict(zip(names, cells, strict=False))}
+
+
+def _plain(cells: Sequence[str]) -> list[str]:
+    """Names of columns in small letters."""
+    return [cell.casefold() for cell in cells]
+
+
+def _visible(folder: Path) -> list[Path]:
+    return [one for one in folder.iterdir() if not one.name.startswith(".")]
