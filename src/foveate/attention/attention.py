@@ -35,6 +35,8 @@ from foveate.attention.visibility.rule import require_visibility
 
 REMEMBERED = 4096
 """Choices of paths kept by one attention."""
+RULES = 64
+"""Rules that change with the data, for which choices are kept."""
 Centre = Callable[[Tensor, Positions], Float[Tensor, "#batch #heads query 1"]]
 """From queries to where in the keys each wants to look, as in the local attention of Luong et al. 2015."""
 
@@ -148,6 +150,28 @@ class Attention(nn.Module):
         if self.transforms:
             return None
         return self.score.key_features(key) if isinstance(self.score, KeyedScore) else None
+
+    def over(self, visibility: Visibility, *, bias: Bias | None = None) -> "Attention":
+        """This attention under a rule that changes with the data, such as the edges of a graph, and with a bias.
+
+        It shares the weights of this one, and records name it by this module.
+
+        >>> from foveate.attention import edges
+        >>> attention = Attention(score=Dot())
+        >>> attention.over(edges([[0, 1], [1, 0]])).visibility, attention.visibility
+        (edges([[0, 1], [1, 0]]), everything())
+        """
+        other: Attention = object.__new__(type(self))
+        own = {name: dict(self.__dict__[name]) for name in ("_parameters", "_buffers", "_modules")}
+        for name in ("visibility", "bias"):
+            own["_modules"].pop(name, None)
+        choices = self.__dict__.setdefault("_chosen_over", {})
+        if len(choices) > RULES:
+            choices.clear()
+        chosen = choices.setdefault((visibility, condition(bias)), {})
+        parts = {"visibility": visibility, "bias": bias, "site": self, "_chosen": chosen}
+        other.__dict__.update(self.__dict__, **own, **parts)
+        return other
 
     def explain(
         self,
@@ -305,12 +329,13 @@ class Attention(nn.Module):
         if name in self.__dict__.get("_modules", {}) and not isinstance(value, nn.Module):
             del self._modules[name]  # a part with weights may make room for one without
         super().__setattr__(name, value)
-        if chosen := self.__dict__.get("_chosen"):
-            chosen.clear()
+        for kept in ("_chosen", "_chosen_over"):
+            if chosen := self.__dict__.get(kept):
+                chosen.clear()
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the choices: another machine may lack the kernels of this one."""
-        return {**self.__dict__, "_chosen": {}}
+        return {**self.__dict__, "_chosen": {}, "_chosen_over": {}}
 
     def _answer(self, path: Path, query: Tensor, key: Tensor, at: Positions) -> PlannedPath:
         reasons = tuple(path.refuses(self, query, key, at))

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.attention import Positions, Visibility, edges
 from foveate.data.graph import UNLABELLED, Graph
 from foveate.data.sparse_row import SparseRows
+from foveate.nn.neighbourhood import Neighbourhood
 from foveate.nn.sparse_vector import SparseVectors
 
 
@@ -64,19 +64,9 @@ class GraphBatch:
         return len(self.graph)
 
     @cached_property
-    def looped(self) -> Visibility:
-        """The rule by which a node sees its neighbours and itself."""
-        return edges(self.edges, self_loops=True)
-
-    @cached_property
-    def neighbours(self) -> Visibility:
-        """The rule by which a node sees its neighbours."""
-        return edges(self.edges)
-
-    @cached_property
-    def at(self) -> Positions:
-        """The places of nodes, which keep what paths work out about the edges."""
-        return Positions.of(len(self), len(self), device=self.edges.device)
+    def neighbourhood(self) -> Neighbourhood:
+        """The edges, and what layers work out about them once."""
+        return Neighbourhood(self.edges, len(self), self.edge_features)
 
     def to(self, device: torch.device | str) -> "GraphBatch":
         parts = {name: getattr(self, name) for name in ("features", "edges", "graph", "edge_features", "labels")}

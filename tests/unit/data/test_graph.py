@@ -122,9 +122,10 @@ def test_a_batch_is_one_graph_without_edges_between_its_parts() -> None:
     assert alone.edge_features is not None
     assert torch.equal(batch.edge_features, alone.edge_features.repeat(2, 1))
     assert batch.graph.tolist() == [0] * 5 + [1] * 5
-    visible = batch.looped(batch.at)[0, 0]
+    here = batch.neighbourhood
+    visible = here.rule(self_loops=True)(here.at)[0, 0]
     assert not visible[:5, 5:].any()
-    assert torch.equal(visible[5:, 5:], alone.looped(alone.at)[0, 0])
+    assert torch.equal(visible[5:, 5:], alone.neighbourhood.rule(self_loops=True)(alone.neighbourhood.at)[0, 0])
     with pytest.raises(ValueError, match=r"as many node features, but these have \[1, 2\]"):
         GraphBatch.of([graph, replace(graph, features=np.ones((5, 1), np.float32))])
 

@@ -5,7 +5,8 @@ other bias is asked about nodes and the keys that they see, because it may tell 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from foveate.attention.bias import Bias, bias_values, is_by_pair
 from foveate.attention.check import require_equal_width
 from foveate.attention.claim import describes
 from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_place
+from foveate.attention.paths.neighbour import Lists, neighbour_context, serves
 from foveate.attention.paths.path import (
     Cost,
     Formula,
@@ -55,16 +57,31 @@ class EdgeWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """The distinct edges between these nodes, as places among queries and keys."""
+    """The distinct edges between these nodes, as places among queries and keys, sorted by target."""
 
     source: Int[Tensor, " edges"]
     target: Int[Tensor, " edges"]
     visible: Bool[Tensor, "#batch #heads edges"] | None
     """The answer of the rules beside the graph; None: everything is visible."""
-    at: Positions
-    """Positions with one example for each edge of each example."""
     nodes: Positions
     """The positions of the call."""
+
+    @cached_property
+    def at(self) -> Positions:
+        """Positions with one example for each edge of each example."""
+        return _by_edge(self.nodes, self.source, self.target)
+
+    @cached_property
+    def lists(self) -> Lists:
+        """The edges of each node, for the kernel."""
+        return Lists(self.source, self.target, self.nodes.query.shape[2], self.nodes.key.shape[-1])
+
+    @cached_property
+    def is_source(self) -> Bool[Tensor, "key 1"] | None:
+        """The keys that some node sees; None where all are."""
+        mask = torch.zeros(self.nodes.key.shape[-1], 1, dtype=torch.bool, device=self.source.device)
+        mask[self.source] = True
+        return None if bool(mask.all()) else mask
 
 
 class EdgesPath(ShippedPath):
@@ -100,6 +117,16 @@ class EdgesPath(ShippedPath):
     def context(self, inputs: Inputs) -> Tensor:
         formula, query, key, value, at, key_features, dropout = inputs
         graph = _graph(formula.visibility, at)
+        temperature = softmax_temperature(formula.normaliser)
+        if temperature is not None and formula.reweight is None and graph.visible is None:
+            form, values = form_of(formula.score), _precise(share_heads(value, query.shape[1]))
+            queries, features = _features(formula, query, key, graph, key_features)
+            if serves(form, queries, values, len(graph.source)) and features.dtype == torch.float32:
+                assert form is not None
+                bias = None if formula.bias is None else _edge_biases(formula.bias, graph, torch.float32)
+                sides = queries, features, values, graph.lists
+                context = neighbour_context(form, *sides, bias=bias, temperature=temperature, dropout=dropout)
+                return context.to(_answered(value))
         weights = _weights(formula, query, key, graph, key_features)
         # Sums over a node's edges, both ways: half precision would lose the small ones.
         values = _silenced(_precise(share_heads(value, query.shape[1]))[:, :, graph.source], graph)
@@ -202,6 +229,14 @@ def split(visibility: Visibility) -> tuple[EdgeList | None, Visibility]:
 
 
 def _graph(visibility: Visibility, at: Positions) -> _Graph:
+    """The edges at these positions, which keep them."""
+    bare = replace(at)  # without the facts: they would hold themselves
+    if not visibility.lasting:
+        return _edges_at(visibility, bare)
+    return at.known(("edges", visibility), lambda: _edges_at(visibility, bare))
+
+
+def _edges_at(visibility: Visibility, at: Positions) -> _Graph:
     rule, beside = split(visibility)
     assert rule is not None
     queries, keys = at.query.shape[2], at.key.shape[-1]
@@ -212,15 +247,14 @@ def _graph(visibility: Visibility, at: Positions) -> _Graph:
     here = (source >= 0) & (source < keys) & (target >= 0) & (target < queries)
     code = (target[here] * keys + source[here]).unique()
     target, source = code // max(keys, 1), code % max(keys, 1)
-    placed = _by_edge(at, source, target)
+    graph = _Graph(source, target, None, at)
     if not beside.hides:
-        return _Graph(source, target, None, placed, at)
-    visible = _of_edges(beside(placed), len(source))
+        return graph
+    visible = _of_edges(beside(graph.at), len(source))
     if visible.shape[0] == visible.shape[1] == 1:
         shown = visible[0, 0]
-        source, target = source[shown], target[shown]
-        return _Graph(source, target, None, _by_edge(at, source, target), at)
-    return _Graph(source, target, visible, placed, at)
+        return _Graph(source[shown], target[shown], None, at)
+    return _Graph(source, target, visible, at)
 
 
 def _loops(rule: EdgeList, at: Positions) -> Int[Tensor, "2 loops"]:
@@ -331,20 +365,30 @@ def _scores(
     formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
 ) -> Float[Tensor, "batch heads edges"]:
     """score(q, k) + bias"""
+    form = _edge_form(formula.score)
+    assert form is not None
+    queries, features = _features(formula, query, key, graph, key_features)
+    scores = form.pairs(queries[:, :, graph.target], _silenced(features[:, :, graph.source], graph))
+    return scores if formula.bias is None else scores + _edge_biases(formula.bias, graph, scores.dtype)
+
+
+def _features(
+    formula: Formula, query: Tensor, key: Tensor, graph: _Graph, key_features: Tensor | None
+) -> tuple[Float[Tensor, "batch heads query feature"], Float[Tensor, "batch heads key feature"]]:
+    """The features of both sides that the score compares."""
     form, heads = _edge_form(formula.score), query.shape[1]
     assert form is not None
-    # Keys that no node sees may hold NaN, which must not reach the gradients of the score's weights.
-    is_source = torch.zeros(key.shape[2], dtype=torch.bool, device=key.device)
-    is_source[graph.source] = True
-    clean = torch.where(is_source[:, None], share_heads(key, heads), 0.0)
-    features = form.of_key(clean) if key_features is None else key_features.expand(-1, heads, -1, -1)
+    if key_features is None:
+        # Keys that no node sees may hold NaN, which must not reach the gradients of the score's weights.
+        shared = share_heads(key, heads)
+        features = form.of_key(shared if graph.is_source is None else torch.where(graph.is_source, shared, 0.0))
+    else:
+        features = key_features.expand(-1, heads, -1, -1)
     queries = form.of_query(query)
     require_equal_width(type(formula.score).__name__, queries, features)
     if isinstance(network := form_of(formula.score), PairNetwork):
         network.require_agreement(formula.score, queries, features)
-    sources = _silenced(_precise(features)[:, :, graph.source], graph)
-    scores = form.pairs(_precise(queries)[:, :, graph.target], sources)
-    return scores if formula.bias is None else scores + _edge_biases(formula.bias, graph, scores.dtype)
+    return _precise(queries), _precise(features)
 
 
 def _precise(rows: Tensor) -> Tensor:

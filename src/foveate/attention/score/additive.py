@@ -80,6 +80,37 @@ class GATv2Score(_JoinedScore):
         self.slope = slope
 
 
+class LeakySum(PairScore):
+    """score(q_i, k_j) = aᵀ LeakyReLU(q_i + k_j)
+
+    `GATv2Score` where the projections before the attention are W_q and W_k, so that values may share W_k.
+
+    >>> import torch
+    >>> score = LeakySum(dim=2)
+    >>> _ = torch.nn.init.ones_(score.vector)
+    >>> score(torch.tensor([[[[1.0, -2.0]]]]), torch.tensor([[[[1.0, 1.0]]]])).item()
+    1.7...
+
+    Reference: Brody et al. 2022, equation 7.
+    """
+
+    def __init__(self, *, dim: int, num_heads: int = 1, slope: float = 0.2) -> None:
+        super().__init__()
+        require_whole(dim=dim, num_heads=num_heads)
+        self.vector = uniform(num_heads, dim, fan_in=dim)
+        self.slope = slope
+
+    def symbol(self, head_dim: int) -> str:
+        return "aᵀ LeakyReLU(q + k)"
+
+    def onnx(self, graph: Graph, x: str, *, side: Side) -> str:
+        return x
+
+    def extra_repr(self) -> str:
+        num_heads, dim = self.vector.shape
+        return f"dim={dim}, num_heads={num_heads}, slope={self.slope:g}"
+
+
 class GATScore(PairScore):
     """score(q_i, k_j) = LeakyReLU(a_q · q_i + a_k · k_j)
 

@@ -1,0 +1,337 @@
+// Softmax attention over the edges of a graph, and its gradients. Edges are sorted by target, the node that looks; for
+// the gradients of keys and values they are also listed by source. Each row of a result is written by one thread, in the
+// order of its edges, so that results do not depend on the number of threads. What is kept for the backward pass is a
+// weight for each edge and head; its sign bit says that dropout drops it.
+
+#define VECTORS_OF_THIS_PROCESSOR
+#include "prelude.h"
+
+struct Problem {
+    const float *query, *key, *value;   // rows of `dim` and `value_dim` numbers for each node and head, by the strides
+    const float* vector;                // (vector_heads, dim); null for products
+    const float* bias;                  // (edges, bias_heads) or null
+    const int32_t *first, *source;      // the edges into target t are first[t] … first[t + 1]
+    const int32_t *out_first, *out_edge, *out_target;  // the same edges by source
+    float* weights;                     // (edges, heads), before dropout; negative where it is dropped
+    float* context;                     // (queries, heads, value_dim)
+    const float* grad_context;          // as context
+    float* grad_scores;                 // (edges, heads)
+    float *grad_query, *grad_key, *grad_value;  // (nodes, heads, dim)
+    float* grad_vector;                 // (blocks, heads, dim)
+    int64_t queries, keys, heads, dim, value_dim, vector_heads, bias_heads;
+    int64_t query_node, query_head, key_node, key_head, value_node, value_head;  // strides
+    int64_t kind;                       // 0: products, 1: leaky ReLU, 2: tanh
+    int64_t drops;                      // of 2³² random numbers; 0 without dropout
+    uint64_t seed;
+    int64_t threads;
+    float slope, scale, cooling, kept;  // of the leaky ReLU; of products; 1 / temperature; 1 / (1 − rate of dropout)
+};
+
+constexpr int64_t BLOCK = 64;  // nodes of a task
+constexpr int64_t AHEAD = 6;   // edges whose rows are fetched before they are needed
+constexpr int WIDE = 8;
+typedef float Eight __attribute__((vector_size(4 * WIDE)));
+typedef int32_t EightInt __attribute__((vector_size(4 * WIDE)));
+
+static inline Eight eight(const float* from) {
+    Eight x;
+    std::memcpy(&x, from, sizeof x);
+    return x;
+}
+
+static inline void put(float* to, Eight x) { std::memcpy(to, &x, sizeof x); }
+
+static inline float total(const Eight& x) {
+    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+}
+
+template <int64_t SIZE = 0>
+static inline void add(float* to, const float* from, float times, int64_t count) {
+    if constexpr (SIZE) count = SIZE;
+    int64_t n = 0;
+    for (; n + WIDE <= count; n += WIDE) put(to + n, eight(to + n) + times * eight(from + n));
+    for (; n < count; n++) to[n] += times * from[n];
+}
+
+template <int64_t SIZE = 0>
+static inline float dot(const float* a, const float* b, int64_t count) {
+    if constexpr (SIZE) count = SIZE;
+    Eight sums = {};
+    int64_t n = 0;
+    for (; n + WIDE <= count; n += WIDE) sums += eight(a + n) * eight(b + n);
+    float rest = 0;
+    for (; n < count; n++) rest += a[n] * b[n];
+    return total(sums) + rest;
+}
+
+static inline void fetch(const float* row, int64_t count) {
+    for (int64_t n = 0; n < count; n += 16) __builtin_prefetch(row + n);
+}
+
+// Whether an edge's weight is kept by dropout: a hash of the seed and the place of the weight.
+static inline bool keeps(const Problem& p, int64_t edge, int64_t head) {
+    if (!p.drops) return true;
+    uint64_t x = p.seed + (uint64_t)(edge * p.heads + head) * 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    return (int64_t)((x ^ (x >> 31)) >> 32) >= p.drops;
+}
+
+// ---- scores: their value, and what an edge's gradient adds to those of its target, its source and the vector ---------
+
+struct Product {
+    const Problem& p;
+    float of(const float* q, const float* k, const float*) const { return p.scale * dot(q, k, p.dim); }
+    void to_target(float g, const float*, const float* k, const float*, float* grad, float*) const {
+        add(grad, k, g * p.scale, p.dim);
+    }
+    void to_source(float g, const float* q, const float*, const float*, float* grad) const {
+        add(grad, q, g * p.scale, p.dim);
+    }
+};
+
+struct Leaky {
+    const Problem& p;
+    float value(float s) const { return s < 0 ? s * p.slope : s; }
+    float slope(float s) const { return s < 0 ? p.slope : 1.0f; }
+    Eight value(Eight s) const { return s < Eight{} ? s * p.slope : s; }
+    Eight slope(Eight s) const { return s < Eight{} ? Eight{} + p.slope : Eight{} + 1.0f; }
+};
+
+struct Tanh {
+    const Problem& p;
+    float value(float s) const { return std::tanh(s); }
+    float slope(float s) const {
+        float y = std::tanh(s);
+        return 1.0f - y * y;
+    }
+    Eight value(Eight s) const {
+        for (int i = 0; i < WIDE; i++) s[i] = std::tanh(s[i]);
+        return s;
+    }
+    Eight slope(Eight s) const {
+        Eight y = value(s);
+        return 1.0f - y * y;
+    }
+};
+
+template <class Function>
+struct Network {
+    const Problem& p;
+    Function f{p};
+
+    float of(const float* q, const float* k, const float* v) const {
+        Eight sums = {};
+        float rest = 0;
+        int64_t n = 0;
+        for (; n + WIDE <= p.dim; n += WIDE) sums += eight(v + n) * f.value(eight(q + n) + eight(k + n));
+        for (; n < p.dim; n++) rest += v[n] * f.value(q[n] + k[n]);
+        return total(sums) + rest;
+    }
+    void to_target(float g, const float* q, const float* k, const float* v, float* grad, float* grad_vector) const {
+        int64_t n = 0;
+        for (; n + WIDE <= p.dim; n += WIDE) {
+            Eight s = eight(q + n) + eight(k + n);
+            put(grad + n, eight(grad + n) + g * eight(v + n) * f.slope(s));
+            put(grad_vector + n, eight(grad_vector + n) + g * f.value(s));
+        }
+        for (; n < p.dim; n++) {
+            float s = q[n] + k[n];
+            grad[n] += g * v[n] * f.slope(s);
+            grad_vector[n] += g * f.value(s);
+        }
+    }
+    void to_source(float g, const float* q, const float* k, const float* v, float* grad) const {
+        int64_t n = 0;
+        for (; n + WIDE <= p.dim; n += WIDE)
+            put(grad + n, eight(grad + n) + g * eight(v + n) * f.slope(eight(q + n) + eight(k + n)));
+        for (; n < p.dim; n++) grad[n] += g * v[n] * f.slope(q[n] + k[n]);
+    }
+};
+
+template <int64_t SIZE>
+struct Fixed {
+    static constexpr int64_t size = SIZE;
+};
+
+// The score, and the width of values where it is a common one.
+template <class Body>
+static void with_score(const Problem& p, const Body& body) {
+    auto sized = [&](auto score) {
+        if (p.value_dim == 8) return body(score, Fixed<8>{});
+        body(score, Fixed<0>{});
+    };
+    if (p.kind == 0) return sized(Product{p});
+    if (p.kind == 1) return sized(Network<Leaky>{p});
+    sized(Network<Tanh>{p});
+}
+
+// ---- one row of each tensor ------------------------------------------------------------------------------------------
+
+struct Rows {
+    const Problem& p;
+    const float* query(int64_t t, int64_t h) const { return p.query + t * p.query_node + h * p.query_head; }
+    const float* key(int64_t s, int64_t h) const { return p.key + s * p.key_node + h * p.key_head; }
+    const float* value(int64_t s, int64_t h) const { return p.value + s * p.value_node + h * p.value_head; }
+    const float* vector(int64_t h) const { return p.vector ? p.vector + (p.vector_heads == 1 ? 0 : h) * p.dim : nullptr; }
+    const float* grad_context(int64_t t, int64_t h) const { return p.grad_context + (t * p.heads + h) * p.value_dim; }
+
+    // Rows of all heads, where they stand beside each other.
+    void fetch_source(int64_t s) const {
+        if (p.value_head == p.value_dim) fetch(value(s, 0), p.heads * p.value_dim);
+    }
+    void fetch_key(int64_t s) const {
+        if (p.key_head == p.dim) fetch(key(s, 0), p.heads * p.dim);
+    }
+};
+
+template <class Body>
+static void each_block(const Problem& p, int64_t nodes, const Body& body) {
+    parallel((nodes + BLOCK - 1) / BLOCK, p.threads, [&](int64_t task) {
+        int64_t end = (task + 1) * BLOCK;
+        body(task, task * BLOCK, end < nodes ? end : nodes);
+    });
+}
+
+// Exponentials of some numbers in place.
+static inline void exponentials(float* x, int64_t count) {
+    int64_t n = 0;
+    for (; n + LANES <= count; n += LANES) store(x + n, exp(load(x + n)));
+    if (n < count) {
+        float rest[LANES] = {};
+        std::memcpy(rest, x + n, (count - n) * sizeof *x);
+        store(rest, exp(load(rest)));
+        std::memcpy(x + n, rest, (count - n) * sizeof *x);
+    }
+}
+
+// Scores, then weights, of the edges into a target. Every head is a column of `weights`.
+template <class Score>
+static inline void weigh(const Problem& p, const Score& score, int64_t t, float* numbers) {
+    Rows rows{p};
+    int64_t from = p.first[t], to = p.first[t + 1], heads = p.heads;
+    float *highest = numbers, *sums = numbers + heads;
+    for (int64_t h = 0; h < heads; h++) highest[h] = -INFINITY, sums[h] = 0;
+    for (int64_t e = from; e < to; e++)
+        for (int64_t h = 0; h < heads; h++) {
+            float x = score.of(rows.query(t, h), rows.key(p.source[e], h), rows.vector(h));
+            if (p.bias) x += p.bias[p.bias_heads == 1 ? e : e * heads + h];
+            x *= p.cooling;
+            highest[h] = x > highest[h] ? x : highest[h];
+            p.weights[e * heads + h] = x;
+        }
+    for (int64_t h = 0; h < heads; h++) highest[h] = highest[h] == -INFINITY ? 0 : highest[h];
+    for (int64_t e = from; e < to; e++)
+        for (int64_t h = 0; h < heads; h++) p.weights[e * heads + h] -= highest[h];
+    exponentials(p.weights + from * heads, (to - from) * heads);
+    for (int64_t e = from; e < to; e++)
+        for (int64_t h = 0; h < heads; h++) sums[h] += p.weights[e * heads + h];
+    for (int64_t h = 0; h < heads; h++) sums[h] = sums[h] == 0 ? 1 : 1 / sums[h];
+    for (int64_t e = from; e < to; e++)
+        for (int64_t h = 0; h < heads; h++) p.weights[e * heads + h] *= sums[h];
+}
+
+extern "C" {
+int64_t size_of_problem() { return sizeof(Problem); }
+int64_t nodes_of_a_block() { return BLOCK; }
+
+// The factor of dropout for each edge and head.
+void noise(const Problem* problem, float* factors, int64_t edges) {
+    const Problem& p = *problem;
+    for (int64_t e = 0; e < edges; e++)
+        for (int64_t h = 0; h < p.heads; h++) factors[e * p.heads + h] = keeps(p, e, h) ? p.kept : 0;
+}
+
+// context_t = Σ_e w_e v_source(e), over the edges e into t.
+void forward(const Problem* problem) {
+    const Problem whole = *problem;
+    with_score(whole, [&](auto score, auto width) {
+        each_block(whole, whole.queries, [&](int64_t, int64_t begin, int64_t end) {
+            const Problem p = whole;  // a copy that no row can overlap
+            const Rows rows{p};
+            const int64_t heads = p.heads, dim = p.value_dim;
+            float* numbers = new float[2 * heads];
+            const int64_t last = p.first[end];
+            for (int64_t t = begin; t < end; t++) {
+                weigh(p, score, t, numbers);
+                float* out = p.context + t * heads * dim;
+                std::memset(out, 0, heads * dim * sizeof *out);
+                for (int64_t e = p.first[t]; e < p.first[t + 1]; e++) {
+                    if (e + AHEAD < last) rows.fetch_source(p.source[e + AHEAD]), rows.fetch_key(p.source[e + AHEAD]);
+                    for (int64_t h = 0; h < heads; h++) {
+                        float& w = p.weights[e * heads + h];
+                        if (keeps(p, e, h))
+                            add<width.size>(out + h * dim, rows.value(p.source[e], h), w * p.kept, dim);
+                        else
+                            w = -w;
+                    }
+                }
+            }
+            delete[] numbers;
+        });
+    });
+}
+
+void backward(const Problem* problem) {
+    const Problem whole = *problem;
+    with_score(whole, [&](auto score, auto width) {
+        each_block(whole, whole.queries, [&](int64_t block, int64_t begin, int64_t end) {
+            const Problem p = whole;
+            const Rows rows{p};
+            const int64_t heads = p.heads, dim = p.value_dim, last = p.first[end];
+            float *means = new float[heads], *to_vector = p.grad_vector + block * heads * p.dim;
+            std::memset(to_vector, 0, heads * p.dim * sizeof(float));
+            for (int64_t t = begin; t < end; t++) {
+                std::memset(means, 0, heads * sizeof *means);
+                for (int64_t e = p.first[t]; e < p.first[t + 1]; e++) {
+                    if (e + AHEAD < last) rows.fetch_source(p.source[e + AHEAD]), rows.fetch_key(p.source[e + AHEAD]);
+                    for (int64_t h = 0; h < heads; h++) {
+                        float w = p.weights[e * heads + h], g = 0;
+                        if (!std::signbit(w)) {
+                            g = p.kept * dot<width.size>(rows.grad_context(t, h), rows.value(p.source[e], h), dim);
+                            means[h] += w * g;
+                        }
+                        p.grad_scores[e * heads + h] = g;
+                    }
+                }
+                float* to_query = p.grad_query + t * heads * p.dim;
+                std::memset(to_query, 0, heads * p.dim * sizeof *to_query);
+                for (int64_t e = p.first[t]; e < p.first[t + 1]; e++)
+                    for (int64_t h = 0; h < heads; h++) {
+                        float& g = p.grad_scores[e * heads + h];
+                        g = p.cooling * std::fabs(p.weights[e * heads + h]) * (g - means[h]);
+                        if (g != 0)
+                            score.to_target(g, rows.query(t, h), rows.key(p.source[e], h), rows.vector(h),
+                                            to_query + h * p.dim, to_vector + h * p.dim);
+                    }
+            }
+            delete[] means;
+        });
+        each_block(whole, whole.keys, [&](int64_t, int64_t begin, int64_t end) {
+            const Problem p = whole;
+            const Rows rows{p};
+            const int64_t heads = p.heads, dim = p.value_dim, last = p.out_first[end];
+            for (int64_t s = begin; s < end; s++) {
+                float *to_key = p.grad_key + s * heads * p.dim, *to_value = p.grad_value + s * heads * dim;
+                std::memset(to_key, 0, heads * p.dim * sizeof *to_key);
+                std::memset(to_value, 0, heads * dim * sizeof *to_value);
+                for (int64_t i = p.out_first[s]; i < p.out_first[s + 1]; i++) {
+                    if (i + AHEAD < last) {
+                        fetch(rows.grad_context(p.out_target[i + AHEAD], 0), heads * dim);
+                        fetch(p.weights + p.out_edge[i + AHEAD] * heads, heads);
+                        fetch(p.grad_scores + p.out_edge[i + AHEAD] * heads, heads);
+                    }
+                    const int64_t e = p.out_edge[i], t = p.out_target[i];
+                    for (int64_t h = 0; h < heads; h++) {
+                        float g = p.grad_scores[e * heads + h], w = p.weights[e * heads + h];
+                        if (g != 0)
+                            score.to_source(g, rows.query(t, h), rows.key(s, h), rows.vector(h), to_key + h * p.dim);
+                        if (!std::signbit(w))
+                            add<width.size>(to_value + h * dim, rows.grad_context(t, h), w * p.kept, dim);
+                    }
+                }
+            }
+        });
+    });
+}
+}
