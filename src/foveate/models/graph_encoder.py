@@ -115,8 +115,8 @@ class GraphAttentionEncoder(nn.Module):
     def forward(self, batch: GraphBatch) -> Float[Tensor, "nodes output_dim"]:
         x: Tensor | SparseVectors = batch.features
         for number, layer in enumerate(self.layers):
-            x = layer(drop_features(x, self.dropout, self.training), batch.neighbourhood)
-            x = elu(x) if number + 1 < len(self.layers) else x
+            hidden: Tensor = layer(drop_features(x, self.dropout, self.training), batch.neighbourhood)
+            x = elu(hidden) if number + 1 < len(self.layers) else hidden
         assert isinstance(x, Tensor)
         return x
 
@@ -136,8 +136,8 @@ class GraphConvolutionEncoder(nn.Module):
     def forward(self, batch: GraphBatch) -> Float[Tensor, "nodes output_dim"]:
         x: Tensor | SparseVectors = batch.features
         for number, layer in enumerate(self.layers):
-            x = layer(drop_features(x, self.dropout, self.training), batch.neighbourhood)
-            x = x.relu() if number + 1 < len(self.layers) else x
+            hidden: Tensor = layer(drop_features(x, self.dropout, self.training), batch.neighbourhood)
+            x = hidden.relu() if number + 1 < len(self.layers) else hidden
         assert isinstance(x, Tensor)
         return x
 
@@ -149,16 +149,18 @@ class NodeMLP(nn.Module):
         super().__init__()
         self.dropout = config.dropout
         widths = [width, *[config.hidden_dim] * (config.num_layers - 1), output_dim]
-        self.layers = nn.ModuleList(map(Linear, widths, widths[1:]))
-        for layer in self.layers:
+        layers = list(map(Linear, widths, widths[1:]))
+        self.layers = nn.ModuleList(layers)
+        for layer in layers:
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 
     def forward(self, batch: GraphBatch) -> Float[Tensor, "nodes output_dim"]:
         x: Tensor | SparseVectors = batch.features
         for number, layer in enumerate(self.layers):
+            assert isinstance(layer, Linear)
             x = drop_features(x, self.dropout, self.training)
-            x = x.times(layer.weight.T) + layer.bias if isinstance(x, SparseVectors) else layer(x)
-            x = x.relu() if number + 1 < len(self.layers) else x
+            hidden = x.times(layer.weight.T.contiguous()) + layer.bias if isinstance(x, SparseVectors) else layer(x)
+            x = hidden.relu() if number + 1 < len(self.layers) else hidden
         assert isinstance(x, Tensor)
         return x

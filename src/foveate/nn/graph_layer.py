@@ -161,7 +161,7 @@ def drop_features(
 
 def _score(config: ScoreConfig, head_dim: int, num_heads: int) -> Score | PlacedScore:
     """The score, with initial vectors as published (Glorot and Bengio 2010)."""
-    vectors: list[nn.Parameter]
+    vectors: list[Tensor]
     score: Score
     if isinstance(config, GatConfig):
         score = static = GATScore(dim=head_dim, num_heads=num_heads, slope=config.slope)
