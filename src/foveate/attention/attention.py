@@ -329,8 +329,8 @@ class Attention(nn.Module):
         if name in self.__dict__.get("_modules", {}) and not isinstance(value, nn.Module):
             del self._modules[name]  # a part with weights may make room for one without
         super().__setattr__(name, value)
-        for kept in ("_chosen", "_chosen_over"):
-            if chosen := self.__dict__.get(kept):
+        for name_of_choices in ("_chosen", "_chosen_over"):
+            if chosen := self.__dict__.get(name_of_choices):
                 chosen.clear()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -39,12 +39,12 @@ class Lists:
 
     @cached_property
     def into(self) -> tuple[Tensor, Tensor]:
-        """Where the edges of each target begin, and the source of each edge."""
+        """The number of the first edge into each target, and the source of each edge."""
         return _ends(self.target, self.queries), self.source.int()
 
     @cached_property
     def out(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Where the edges of each source begin, the number of each such edge, and its target."""
+        """The place of the first edge out of each source in a list, the numbers of these edges, and their targets."""
         number = self.source.argsort(stable=True)
         return _ends(self.source, self.keys), number.int(), self.target[number].int()
 

@@ -118,8 +118,8 @@ def test_dropout_drops_at_its_rate_from_the_seed_and_gradients_see_the_same_nois
     assert not torch.equal(context[:, 0], context[:, 1])
     # 16,000 weights: the mean of what is kept deviates by √(0.3 · 0.7 / 16000) / 0.7 = 0.005.
     assert float(context.detach().mean()) == pytest.approx(1, abs=0.03)
-    kept = context.detach() * 20 * (1 - rate)
-    assert torch.allclose(kept, kept.round(), atol=1e-3)
+    counts = context.detach() * 20 * (1 - rate)
+    assert torch.allclose(counts, counts.round(), atol=1e-3)
     (grad,) = torch.autograd.grad(context.sum(), value)
     assert float(grad.sum()) == pytest.approx(float(context.detach().sum()), rel=1e-5)
     inputs = [torch.randn(1, heads, nodes, 3, requires_grad=True) for _ in range(3)]
