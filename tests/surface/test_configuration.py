@@ -9,7 +9,7 @@ import torch
 from foveate.cli.setup import resolve, task_of
 from foveate.config import build, read_toml, to_dict, to_toml
 from foveate.models import BERTConfig, GPTConfig, ModelConfig
-from foveate.nn import Vectors
+from foveate.nn import Patches, Vectors
 from foveate.tasks import TASKS
 from foveate.tasks.translate.task import build_model
 
@@ -20,6 +20,7 @@ MODELS = {
     "classify": lambda config: config.model.build(100, 10),
     "transcribe": lambda config: config.model.build(Vectors(80), 100),
     "speak": lambda config: config.model.build(100, 80),
+    "caption": lambda config: config.model.build(Patches(size=8, channels=1, grid=(8, 8)), 100),
 }
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.toml"))
@@ -95,6 +96,7 @@ def test_a_plan_is_for_any_task(foveate: Any, task: str, tmp_path: Path) -> None
         "classify": "120 texts of 5 tokens",
         "transcribe": "1 recordings of 500 vectors and 30 tokens",
         "speak": "1 text of 30 tokens with 300 frames",
+        "caption": "7 pictures of 64 patches and 12 tokens",
     }
     assert f"a batch: {expected.get(task, '4 rows of 128 tokens')}" in said.out
 

@@ -106,6 +106,7 @@ TINY = {
     "classify": " --set model.encoder.hidden_dim=8",
     "transcribe": " --set model.encoder.num_layers=1",
     "speak": " --set model.hidden_dim=16",
+    "caption": " --set model.decoder.hidden_dim=16",
     "language_model": " --set model.block.model_dim=32",
     "masked_language_model": " --set model.block.model_dim=32",
 }

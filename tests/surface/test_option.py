@@ -87,7 +87,7 @@ def test_a_drawing_and_a_page_are_both_written(foveate: Any, trained: Path, tmp_
     [
         (
             "tag --source-length 9",
-            "--source-length goes with translate, transcribe and speak, and would change nothing for",
+            "--source-length goes with translate, transcribe, speak and caption, and would change nothing for",
         ),
         ("translate --length 9", "--length goes with tag and classify, and would change nothing for translate."),
         ("language_model --length 9", "--length goes with tag and classify, and would change nothing for language_"),

@@ -11,6 +11,7 @@ import pytest
 
 from foveate.cli.program import build_parser
 from foveate.data.waveform import wav
+from foveate.inspect.figure.pixel import photograph
 from foveate.tasks import TASKS
 
 TEXTS = {
@@ -21,6 +22,7 @@ TEXTS = {
     "classify": ("--data", "aab\tx\nbba\ty\n"),
     "transcribe": ("--data", "one.npy\tab ba\n"),
     "speak": ("--data", "one.wav\tab ba\n"),
+    "caption": ("--data", "one.png\tab ba\ntwo.png\tba\n"),
 }
 MODELS = {
     "translate": ("model.hidden_dim=4", "model.embedding_dim=4", "model.maxout_dim=4"),
@@ -30,6 +32,7 @@ MODELS = {
     "classify": ("model.encoder.hidden_dim=4", "model.embedding_dim=4"),
     "transcribe": ("model.subsampling.hidden_dim=8", "model.encoder=rnn", "model.encoder.hidden_dim=4"),
     "speak": ("model.hidden_dim=4", "model.embedding_dim=4", "model.encoder.hidden_dim=4", "data.max_length=60"),
+    "caption": ("model.encoder.channels=[4,4]", "model.decoder.hidden_dim=4"),
 }
 CALLS = {
     "translate": ("RUN", "ab"),
@@ -39,6 +42,7 @@ CALLS = {
     "fill": ("RUN", "a ___ b"),
     "transcribe": ("RUN", "one.npy"),
     "speak": ("RUN", "ab", "--out", "OUT.wav"),
+    "caption": ("RUN", "one.png"),
     "evaluate": ("RUN",),
     "report": ("RUN",),
     "export": ("RUN", "OUT", "--to", "onnx"),
@@ -56,6 +60,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> dict[str, Pa
     folder, made = tmp_path_factory.mktemp("sweep"), {}
     np.save(folder / "one.npy", VECTORS)
     (folder / "one.wav").write_bytes(SOUND)
+    draw(folder)
     random.seed(0)
     for task, (option, text) in TEXTS.items():
         data = folder / f"{task}.txt"
@@ -65,6 +70,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> dict[str, Pa
         said = foveate("train", task, option, data, "--out", made[task], "--no-tune", "--threads", "1", *settings)
         assert said.code == 0, said.err
     return made
+
+
+def draw(folder: Path) -> None:
+    """Two grey pictures."""
+    for number, name in enumerate(("one", "two")):
+        (folder / f"{name}.png").write_bytes(photograph(np.full((16, 16, 3), 100 * number, np.uint8)))
 
 
 def values(action: argparse.Action, data: Path, out: Path) -> Iterator[list[str]]:
@@ -100,6 +111,7 @@ def test_no_option_of_any_command_ends_in_a_traceback(
     data.write_text(TEXTS[task][1])
     np.save(tmp_path / "one.npy", VECTORS)
     (tmp_path / "one.wav").write_bytes(SOUND)
+    draw(tmp_path)
     base = [
         {"RUN": str(runs[task]), "OUT": str(out), "OUT.txt": f"{out}.txt", "OUT.wav": f"{out}.wav"}.get(word, word)
         for word in CALLS[command]

@@ -130,6 +130,7 @@ def prepare_transcripts(
     what: str,
     max_length: int,
     max_text: int,
+    axes: int | None = None,
     room: Callable[[int], int] | None = None,
     varied: bool = False,
 ) -> tuple[ParallelData, TranscriptReport]:
@@ -141,11 +142,13 @@ def prepare_transcripts(
     of the things are stored, too, and a recording whose variant is too long or too short is left out. An interrupted
     preparation of the same folder goes on where it stopped.
 
-    Raises UsageError for things that are not rows of vectors.
+    Rows with `axes`, such as patches, all have the same places, which are not stored. Raises UsageError for things that
+    are not rows of such vectors.
     """
     width = rows.input.width
-    if width is None or rows.input.axes is not None:
-        raise UsageError(f"A transcript is of vectors in the order of time, and {what} are {rows.input}.")
+    if width is None or rows.input.axes != axes:
+        needs = "A transcript is of vectors in the order of time" if axes is None else "A caption is of patches"
+        raise UsageError(f"{needs}, and {what} are {rows.input}.")
     tally = _Tally(TranscriptReport(what=what, max_length=max_length, max_text=max_text), tokeniser, room)
     varied = varied and varies(rows)
     with (

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from foveate.attention import Visibility
 from foveate.config import setting
@@ -119,6 +119,9 @@ class TranscribeConfig:
 class TranscribeTask:
     """A recogniser with its data: what training fits."""
 
+    parts: ClassVar[type[Parts]] = Parts
+    """The division into training and held-out examples."""
+
     def __init__(
         self,
         config: Any,
@@ -138,7 +141,7 @@ class TranscribeTask:
 
         Raises DataError when files are missing or unreadable, or nothing is left to train on.
         """
-        parts = Parts(config)
+        parts = cls.parts(config)
         rows = config.reader.learn(parts("train"))
         tokeniser = config.tokeniser.train(example.label for example in parts("train"))
         with disk_errors(run):
@@ -155,7 +158,7 @@ class TranscribeTask:
                     f"No example is left for the {part} data. {report} Look at the file, or raise data.max_length "
                     "and data.max_text."
                 )
-            reports[part] = replace(report, origin=_origin(config, part))
+            reports[part] = replace(report, origin=cls.origin(config, part))
         return cls(config, rows, tokeniser, data["train"], data["valid"]), reports
 
     @classmethod
@@ -167,6 +170,18 @@ class TranscribeTask:
             data.require(rows.input, tokeniser)
         with within_run(run):
             return cls(config, rows, tokeniser, training, validation)
+
+    @staticmethod
+    def origin(config: Any, part: str) -> str:
+        """A sentence on where the examples of a part come from, or how their texts are read."""
+        if part == "train":
+            return f"{config.text}.{_by_folder(config)}"
+        if config.data.valid_data is not None:
+            return "They are from a file of their own."
+        return (
+            f"They are drawn by line from {config.data.data}, so whoever speaks there may be trained on too; "
+            "--valid-data (data.valid_data) takes other voices."
+        )
 
     @property
     def digests(self) -> dict[str, str]:
@@ -250,6 +265,7 @@ def store(
         what=config.what,
         max_length=config.longest,
         max_text=getattr(config, "longest_text", config.data.max_text),
+        axes=getattr(config, "axes", None),
         room=config.room,
         varied=varied,
     )
@@ -280,15 +296,4 @@ def _by_folder(config: Any) -> str:
     return (
         f" Each text is the name of a folder, such as {short(first.label)} for {first.thing}. For other texts, name a "
         "table of path, tab and text."
-    )
-
-
-def _origin(config: Any, part: str) -> str:
-    if part == "train":
-        return f"{config.text}.{_by_folder(config)}"
-    if config.data.valid_data is not None:
-        return "They are from a file of their own."
-    return (
-        f"They are drawn by line from {config.data.data}, so whoever speaks there may be trained on too; --valid-data "
-        "(data.valid_data) takes other voices."
     )

@@ -1,0 +1,168 @@
+"""A trained captioner in use: captions of pictures, and where each of their words looks."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foveate.data.batch import Batch
+from foveate.data.batching import groups
+from foveate.data.reader import RowMaker
+from foveate.data.row import Row
+from foveate.data.tokeniser import BOS, EOS, SPECIALS, Tokeniser
+from foveate.data.transcript import TextConfig
+from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size, decode
+from foveate.errors import UsageError
+from foveate.inspect import Trace, Track
+from foveate.inspect.looking import Looking
+from foveate.inspect.trace import Pedigree
+from foveate.inspect.value import observed
+from foveate.models import Captioner
+from foveate.tasks.caption.task import CaptionConfig
+from foveate.tasks.run_model import require_positions, saved, trained
+from foveate.tasks.transcribe.task import open_files
+
+BUDGET = 16_000
+"""Patches of a batch."""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """The captions of a picture and their hypotheses, the best first."""
+
+    name: str
+    texts: tuple[str, ...]
+    hypotheses: tuple[Hypothesis, ...]
+    remarks: tuple[str, ...] = ()
+    """Notes for the user on the picture, such as another size."""
+
+    @property
+    def text(self) -> str:
+        """The best caption."""
+        return self.texts[0]
+
+
+class Describer(Looking):
+    """Describes pictures with a trained model. A result depends neither on the batch size nor on its neighbours in a
+    batch.
+    """
+
+    model: Captioner
+
+    def __init__(
+        self,
+        model: Captioner,
+        rows: RowMaker,
+        tokeniser: Tokeniser,
+        config: DecodeConfig = BeamConfig(),
+        *,
+        form: TextConfig = TextConfig(),
+        max_text: int = 60,
+    ) -> None:
+        """A caption has less than `max_text` tokens, as those of the training data."""
+        self.model, self.rows, self.tokeniser = model.eval(), rows, tokeniser
+        self.config, self.form, self.max_text = config, form, max_text
+
+    @classmethod
+    def load(
+        cls, run: Path | str, *, precision: str = "float32", note: Callable[[str], None] = lambda sentence: None
+    ) -> "Describer":
+        """The trained model of a run folder; of an unfinished run, its best checkpoint.
+
+        Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
+        """
+        folder = Path(run)
+        config, stored = saved(folder, "caption", CaptionConfig)
+        rows, tokeniser = open_files(config, folder, stored.tokenisers)
+        model = trained(folder, lambda: config.built(rows, tokeniser), note)
+        if precision == "bfloat16":
+            model.to(torch.bfloat16)
+        return cls(model, rows, tokeniser, config.decode, form=config.text, max_text=config.longest_text)._of(folder)
+
+    def caption(self, things: Sequence[Any], *, config: DecodeConfig | None = None) -> list[Caption]:
+        """The captions of several pictures: paths, or the `rows.things(path)` of a file.
+
+        Raises DataError for a picture that the model cannot read.
+        """
+        if isinstance(things, str | Path) or not isinstance(things, Sequence):
+            raise TypeError(f"`caption` takes a list of pictures, not {type(things).__name__}: [{str(things)!r:.60}].")
+        return self.of_rows([self.row(thing) for thing in things], [str(thing) for thing in things], config=config)
+
+    @torch.inference_mode()
+    def of_rows(
+        self, rows: Sequence[Row], names: Sequence[str], *, config: DecodeConfig | None = None
+    ) -> list[Caption]:
+        """The captions of rows of patches, with their names."""
+        config = self.config if config is None else config
+        captions: dict[int, Caption] = {}
+        for group in groups([len(row) for row in rows], BUDGET):
+            grid = self.model.encode(Batch.of([rows[index] for index in group]))
+            answers = decode(
+                self.model,
+                self.model.start(grid, beam_size(config)),
+                sentences=len(group),
+                config=config,
+                max_length=min(config.max_length, max(self.max_text - 1, 1)),
+                examples=group,
+            )
+            for index, hypotheses in zip(group, answers, strict=True):
+                texts = tuple(self.tokeniser.decode(one.tokens) for one in hypotheses)
+                captions[index] = Caption(names[index], texts, tuple(hypotheses), rows[index].remarks)
+        return [captions[index] for index in range(len(rows))]
+
+    @torch.inference_mode()
+    def trace(self, text: Any, target: str | None = None) -> Trace:
+        """The model's attention in a picture while it writes its caption, or a given one.
+
+        Tracks: `source`, the places of the picture; `read`, the decoder's input; `target`, the words that it writes.
+        Raises UsageError for a model without attention and for a caption with unknown words, DataError as `caption`
+        does.
+        """
+        row = self.row(text)
+        if target is None:
+            (caption,) = self.of_rows([row], [str(text)])
+            tokens: Sequence[int] = caption.hypotheses[0].tokens
+        else:
+            tokens = self.tokeniser.encode(self.form.form(target))
+            if strange := self.tokeniser.strange(self.form.form(target)):
+                raise UsageError(f"The model does not know {', '.join(map(repr, strange))}. Use its words.")
+        batch = Batch.of([row]), Batch.of([[BOS, *tokens, EOS]])
+        observation = observed(self.model, lambda: self.model(*batch))
+        pieces = self.tokeniser.pieces(tokens)
+        tracks = {
+            "source": Track.of_settings(self._track(text)),
+            "read": Track.of_pieces([SPECIALS[BOS], *pieces]),
+            "target": Track.of_pieces([*pieces, SPECIALS[EOS]], text=self.tokeniser.decode(tokens)),
+        }
+        weight = next(self.model.parameters())
+        pedigree = Pedigree(model=type(self.model).__name__, dtype=str(weight.dtype).removeprefix("torch."))
+        trace = Trace.of(observation, tracks, pedigree=pedigree)
+        if not trace.sites:
+            raise UsageError("This model has no attention: it sees the mean of the grid. There is nothing to look at.")
+        return trace
+
+    def things(self, inputs: Iterable[str]) -> Iterator[Any]:
+        """The pictures to describe for arguments of a command: the contents of files."""
+        return (thing for path in inputs for thing in self.rows.things(path))
+
+    def row(self, thing: Any) -> Row:
+        """The row of a picture. Raises DataError for one that the model cannot read."""
+        row = self.rows.row(thing)
+        require_positions(
+            str(thing), len(row), self.model.longest_source, "patches", remedy="Train a model with more positions"
+        )
+        return row
+
+    def strange(self, text: str) -> list[str]:
+        """Parts of an input that the model does not know, each once: none, because inputs are files."""
+        return []
+
+    def _track(self, thing: Any) -> dict[str, Any]:
+        """The settings of the track of places, which may be fewer than the patches."""
+        settings, grid = dict(self.rows.track(thing)), self.model.grid
+        if grid is not None and grid != settings.get("grid"):
+            places = tuple(f"{row},{column}" for row in range(grid[0]) for column in range(grid[1]))
+            settings |= {"grid": grid, "labels": places}
+        return settings
