@@ -18,7 +18,7 @@ from foveate.attention.bias import Bias, bias_values, is_by_pair
 from foveate.attention.check import require_equal_width
 from foveate.attention.claim import describes
 from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_place
-from foveate.attention.paths.neighbour import Lists, neighbour_context, serves
+from foveate.attention.paths.edge_sum import Lists, neighbour_context, serves
 from foveate.attention.paths.path import (
     Cost,
     Formula,

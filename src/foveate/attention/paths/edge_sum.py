@@ -1,4 +1,4 @@
-"""Softmax attention over the edges of a graph in one kernel each way (`neighbour.cpp`), for products and for small
+"""Softmax attention over the edges of a graph in one kernel each way (`edge_sum.cpp`), for products and for small
 networks over pairs, such as the scores of GAT and GATv2.
 
 No tensor has a row for each edge: what is kept for the backward pass is a weight for each edge and head. Without a
@@ -57,7 +57,7 @@ def _ends(nodes: Int[Tensor, " edges"], count: int) -> Int[Tensor, " nodes_and_o
 @cache
 def unavailable() -> str:
     """Why the kernel does not run on this machine; empty where it does."""
-    kernels = native.load("foveate.attention.paths", "neighbour.cpp")
+    kernels = native.load("foveate.attention.paths", "edge_sum.cpp")
     if kernels.library is None:
         return f"no native kernels: {kernels.reason}"
     if kernels.library.size_of_problem() != ctypes.sizeof(_Problem) or not _agrees():
@@ -202,7 +202,7 @@ def _noise(setting: _Setting, heads: int, edges: int) -> Float[Tensor, "edges he
 
 
 class _Problem(ctypes.Structure):
-    """`Problem` of neighbour.cpp."""
+    """`Problem` of edge_sum.cpp."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("query", "key", "value", "vector", "bias")),
@@ -266,7 +266,7 @@ def _rows(part: Float[Tensor, "heads nodes dim"]) -> Float[Tensor, "heads nodes 
 
 
 def _library() -> ctypes.CDLL:
-    library = native.load("foveate.attention.paths", "neighbour.cpp").library
+    library = native.load("foveate.attention.paths", "edge_sum.cpp").library
     assert library is not None
     return library
 

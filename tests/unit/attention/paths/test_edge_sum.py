@@ -9,8 +9,8 @@ from torch import Tensor
 
 from foveate.attention import AdditiveConfig, Attention, CosineConfig, Dot, GatConfig, GatV2Config, Positions, edges
 from foveate.attention.normaliser import Softmax
+from foveate.attention.paths import edge_sum
 from foveate.attention.paths import edges as edges_module
-from foveate.attention.paths import neighbour
 from foveate.attention.paths.edges import EdgesPath
 from foveate.attention.score import GeneralConfig, Score, ScoreConfig
 from foveate.attention.score.additive import LeakySum
@@ -63,13 +63,13 @@ def at(inputs: list[Tensor]) -> Positions:
 
 
 def test_context_and_gradients_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not neighbour.unavailable()
+    assert not edge_sum.unavailable()
     calls = 0
 
     def counted(*arguments: object, **others: object) -> Tensor:
         nonlocal calls
         calls += 1
-        return neighbour.neighbour_context(*arguments, **others)  # type: ignore[arg-type]
+        return edge_sum.neighbour_context(*arguments, **others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(edges_module, "neighbour_context", counted)
     for number, case in enumerate(cases()):
