@@ -144,13 +144,13 @@ def _with_class_tokens(config: ClassifierConfig) -> ViTConfig:
 
 def _require_class_tokens(class_tokens: int, pooling: PoolingConfig) -> None:
     """Raise ValueError where the pooling would read other vectors than those that are meant."""
-    first = isinstance(pooling, FirstPoolingConfig)
-    if first and class_tokens < pooling.count:
+    count = pooling.count if isinstance(pooling, FirstPoolingConfig) else 0
+    if class_tokens < count:
         raise ValueError(
-            f"encoder.class_tokens={class_tokens} is less than pooling.count={pooling.count}, but the pooling "
+            f"encoder.class_tokens={class_tokens} is less than pooling.count={count}, but the pooling "
             '"first" reads class tokens. Leave class_tokens out, or choose the pooling "mean" or "attention"'
         )
-    if class_tokens and not first:
+    if class_tokens and not count:
         raise ValueError(
             f'encoder.class_tokens={class_tokens} needs the pooling "first", which reads them. Leave class_tokens '
             "out to pool the patches"

@@ -79,7 +79,7 @@ def _convolution(graph: Graph, layer: Convolution, x: str) -> str:
     x = graph.op("Conv", x, graph.weight(own.weight), pads=[side] * 4, strides=list(own.stride))
     norm: Any = layer.norm
     if isinstance(norm, nn.BatchNorm2d):
-        parts = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        parts: Any = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
         return graph.op("BatchNormalization", x, *map(graph.weight, parts), epsilon=norm.eps)
     # Group norm is an instance norm of groups; the operator for it has a scale for each group in this version.
     ones, zeros = (graph.table(norm.weight.new_full((norm.num_groups,), value)) for value in (1.0, 0.0))
