@@ -60,8 +60,8 @@ def test_an_encoder_of_pictures_is_trained_resumed_looked_at_planned_and_exporte
     planned = foveate("plan", "classify", "--data", str(pictures), *QUICK[:3], *CHOICES[kind])
     assert planned.code == 0, planned.err
     one = next(iter(sorted(pictures.rglob("*.png"))))
-    looked = foveate("look", str(whole), str(one), "--trace", str(tmp_path / "kept"))
-    assert looked.code == 0, looked.err
+    drawn = foveate("look", str(whole), str(one), "--trace", str(tmp_path / "kept"))
+    assert drawn.code == 0, drawn.err
     track = read_trace(tmp_path / "kept").tracks["source"]
     classifier = RowClassifier.load(whole)
     grid = classifier.model.encoder.grid
