@@ -23,6 +23,7 @@ examples:
   foveate train transcribe --data clips.tsv --out asr/
   foveate train transcribe --data clips.tsv --valid-data other-voices.tsv --out asr/ --size medium
   foveate train speak --data clips.tsv --out voice/
+  foveate train caption --data captions.tsv --out captions/
 
 Without a TOML file, sizes are chosen for the data and this machine, and the choice is explained: --size small takes
 about 10 minutes, medium an hour, large a night. Ctrl-C saves the run; `foveate resume` continues it.
@@ -35,7 +36,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", choices=list(TASKS), help=f"the task; {what}")
     parser.add_argument("config", nargs="?", metavar="TOML", help="configuration file; see `foveate plan --show`")
     file_arguments(parser)
-    columns_argument(parser, tasks=named(parser))
+    tasks = named(parser)
+    columns_argument(parser, hidden=bool(tasks) and not any(TASKS[task].reads_columns for task in tasks))
     parser.add_argument("--out", metavar="FOLDER", required=True, help="the run folder to create")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="set one setting; may be repeated")
     size_argument(parser)

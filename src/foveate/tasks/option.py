@@ -68,17 +68,14 @@ def two_columns(text: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def columns_argument(parser: argparse.ArgumentParser, *, tasks: Collection[str] = ()) -> None:
-    """The option --columns; help shows it unless none of the named `tasks` reads columns."""
-    from foveate.tasks import TASKS
-
-    useless = tasks and not any(TASKS[task].reads_columns for task in tasks)
+def columns_argument(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None:
+    """The option --columns; help does not show it if `hidden`."""
     parser.add_argument(
         "--columns",
         type=two_columns,
         metavar="A,B",
         help=argparse.SUPPRESS
-        if useless
+        if hidden
         else "columns of a tab-separated file to read, counted from 0: source and target, text and label, or word and "
         "tag; required if there are more than two",
     )
