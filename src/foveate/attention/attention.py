@@ -156,7 +156,7 @@ class Attention(nn.Module):
 
         It shares the weights of this one, and records name it by this module.
 
-        >>> from foveate.attention import edges
+        >>> from foveate.attention import Attention, Dot, edges
         >>> attention = Attention(score=Dot())
         >>> attention.over(edges([[0, 1], [1, 0]])).visibility, attention.visibility
         (edges([[0, 1], [1, 0]]), everything())
