@@ -27,6 +27,8 @@ from foveate.train import TrainConfig, fit
 RESULTS = Path(__file__).parent / "results.json"
 SECONDS = "seconds"
 """The file of prepared data that tells how long the preparation took."""
+PREPARATION = ("data", "reader", "tokeniser")
+"""The settings that prepared data depend on."""
 TRIAL = 20
 """The number of steps whose time tells how many steps a variant can make."""
 
@@ -74,7 +76,15 @@ class Recipe:
             task = side.prepare(config, store, print)
             create_run(store, self.task, to_dict(config), task.digests)
             (store / SECONDS).write_text(f"{time.process_time() - begin}\n")
+        require_same(read_run(store).config, to_dict(config), store)
         return float((store / SECONDS).read_text())
+
+
+def require_same(prepared: Mapping[str, Any], config: Mapping[str, Any], store: Path) -> None:
+    """Stop if data were prepared by other settings than these."""
+    others = [name for name in PREPARATION if prepared.get(name) != config.get(name)]
+    if others:
+        raise SystemExit(f"{store} was prepared with other settings of {', '.join(others)}. Give another --out.")
 
 
 def lend(recogniser: Path, model: nn.Module) -> None:

@@ -465,3 +465,11 @@ def test_figures_of_several_seeds_have_their_mean_and_deviation(
         "1": {"WER": 6.0},
     }
     assert doctest.testmod(measure).failed == 0
+
+
+def test_data_prepared_by_other_settings_are_not_taken(scripts: Callable[[str], ModuleType]) -> None:
+    measure = scripts("measure")
+    prepared = {"reader": {"bands": 40}, "data": {"data": "a.tsv"}, "train": {"steps": 1}}
+    measure.require_same(prepared, {**prepared, "train": {"steps": 2}}, Path("store"))
+    with pytest.raises(SystemExit, match="store was prepared with other settings of reader"):
+        measure.require_same(prepared, {**prepared, "reader": {"bands": 20}}, Path("store"))
