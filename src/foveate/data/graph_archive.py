@@ -1,23 +1,21 @@
 """Graphs in `.npz` files, without pickles."""
 
 import io
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from foveate.data.archive import read_archive
 from foveate.data.graph import SPLITS, Graph
 from foveate.data.sparse_row import SparseRows
 from foveate.errors import DataError
 from foveate.storage.draft import write_file
-from foveate.suggestion import missing_file
 
 FORMAT = "foveate graph 1"
-MAX_BYTES = 1 << 32
-"""The limit on the size of unpacked arrays. A larger archive is a decompression bomb, or too large for the memory."""
 REMEDY = "Save the graph with foveate.data.graph_archive.write_graph."
+INSTEAD = "Give the graph in several files."
 
 
 def write_graph(graph: Graph, path: Path) -> None:
@@ -50,9 +48,9 @@ def read_graph(path: Path | str) -> Graph:
     """A graph that `write_graph` wrote, or one of the form of public citation graphs: `edges` with a pair in each row,
     `words_indptr`, `words_indices`, `words_value` and `num_words`, `label`, and the splits.
 
-    Raises DataError if the file is missing, damaged, larger than 4 GiB when unpacked, or not of these forms.
+    Raises DataError if the file is missing, damaged, larger than 8 GiB when unpacked, or not of these forms.
     """
-    arrays = _arrays(Path(path))
+    arrays, _ = read_archive(str(path), lambda names: names, instead=INSTEAD)
     try:
         return _ours(arrays) if "format" in arrays else _citations(arrays)
     except KeyError as error:
@@ -60,22 +58,6 @@ def read_graph(path: Path | str) -> Graph:
         raise DataError(f"{path} lacks the array {error.args[0]!r} of a graph. It has: {names}. {REMEDY}") from None
     except (ValueError, TypeError, IndexError) as error:
         raise DataError(f"{path} does not hold a graph: {error}") from None
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            unpacked = sum(part.file_size for part in archive.infolist())
-        if unpacked > MAX_BYTES:
-            raise DataError(f"{path} unpacks to {unpacked >> 20:,} MiB; the limit is {MAX_BYTES >> 20:,} MiB.")
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
-        raise DataError(missing_file(path)) from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is not an .npz file of plain arrays: {error}. {REMEDY}") from None
 
 
 def _ours(arrays: Mapping[str, np.ndarray]) -> Graph:

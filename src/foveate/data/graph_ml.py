@@ -56,6 +56,10 @@ class _Document:
             self._parser.Parse(content, True)
         except expat.ExpatError as error:
             raise DataError(f"{self.path}:{error.lineno}: {expat.ErrorString(error.code)}: it is not XML.") from None
+        except DataError:
+            raise
+        except (LookupError, ValueError):  # of the codec
+            raise DataError(f"{self.path}:1: the encoding of the file is not known here. Save it in UTF-8.") from None
 
     def refuse(self, what: str, line: int | None = None) -> NoReturn:
         raise DataError(f"{self.path}:{line or self._parser.CurrentLineNumber}: {what}")
@@ -91,7 +95,7 @@ class _Document:
         text = "".join(self._text).strip()
         if tag == "data" and entry is not None:
             entry.data[key] = text
-        elif tag == "default" and self._open:
+        elif tag == "default" and self._open and self._open[-1][0] == "key":
             owner = self._open[-1][1]
             self.keys[owner] = self.keys[owner]._replace(default=text)
         self._text.clear()

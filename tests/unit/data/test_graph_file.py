@@ -1,5 +1,6 @@
 """Graphs in tables, GraphML and archives: read as they are, or refused with file and line."""
 
+import zipfile
 from pathlib import Path
 
 import networkx
@@ -127,10 +128,10 @@ def test_archives_are_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         read_graph(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("a,b")
-    with pytest.raises(DataError, match=r"is not an \.npz file of plain arrays"):
+    with pytest.raises(DataError, match=r"is not an \.npz file of numbers and names"):
         read_graph(tmp_path / "text.npz")
     np.savez(tmp_path / "pickled.npz", edges=np.array([{}], dtype=object))
-    with pytest.raises(DataError, match=r"is not an \.npz file of plain arrays"):
+    with pytest.raises(DataError, match=r"is not an \.npz file of numbers and names"):
         read_graph(tmp_path / "pickled.npz")
     np.savez(tmp_path / "other.npz", x=np.ones(2))
     with pytest.raises(DataError, match=r"lacks the array 'edges' of a graph. It has: x"):
@@ -143,6 +144,27 @@ def test_archives_are_refused_in_words(tmp_path: Path) -> None:
     np.savez(tmp_path / "odd.npz", **{**arrays, "edges": np.array([[0, 1], [1, 7]])})
     with pytest.raises(DataError, match=r"odd.npz does not hold a graph: An edge has the end 7"):
         read_graph(tmp_path / "odd.npz")
+
+
+def test_an_archive_whose_header_promises_too_much_is_refused(tmp_path: Path) -> None:
+    write_graph(graphs()[1], tmp_path / "g.npz")
+    with zipfile.ZipFile(tmp_path / "g.npz") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    shape = b"(2, 2)"
+    assert shape in parts["edges.npy"]
+    parts["edges.npy"] = parts["edges.npy"].replace(shape + b", }" + b" " * 12, b"(2, 1000000000000), }")
+    with zipfile.ZipFile(tmp_path / "g.npz", "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    with pytest.raises(DataError, match="or it is damaged"):
+        read_graph(tmp_path / "g.npz")
+
+
+@pytest.mark.parametrize("encoding", ["foo", "gbk", "utf-7", "rot13", "idna"])
+def test_graphml_in_an_unknown_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "g.graphml").write_text(f'<?xml version="1.0" encoding="{encoding}"?><graphml><graph/></graphml>')
+    with pytest.raises(DataError, match=r"g\.graphml:1: .*(encoding|declares no numbers)"):
+        read_graphml(tmp_path / "g.graphml")
 
 
 def test_graphml_that_networkx_writes(tmp_path: Path) -> None:
