@@ -90,12 +90,12 @@ struct Product {
     }
 };
 
-struct Leaky {
+struct Leaky {  // at 0 its slope is that of negative numbers, as in torch
     const Problem& p;
-    float value(float s) const { return s < 0 ? s * p.slope : s; }
-    float slope(float s) const { return s < 0 ? p.slope : 1.0f; }
-    Eight value(Eight s) const { return s < Eight{} ? s * p.slope : s; }
-    Eight slope(Eight s) const { return s < Eight{} ? Eight{} + p.slope : Eight{} + 1.0f; }
+    float value(float s) const { return s > 0 ? s : s * p.slope; }
+    float slope(float s) const { return s > 0 ? 1.0f : p.slope; }
+    Eight value(Eight s) const { return s > Eight{} ? s : s * p.slope; }
+    Eight slope(Eight s) const { return s > Eight{} ? Eight{} + 1.0f : Eight{} + p.slope; }
 };
 
 struct Tanh {
@@ -260,10 +260,12 @@ void forward(const Problem* problem) {
                     if (e + AHEAD < last) rows.fetch_source(p.source[e + AHEAD]), rows.fetch_key(p.source[e + AHEAD]);
                     for (int64_t h = 0; h < heads; h++) {
                         float& w = p.weights[e * heads + h];
-                        if (keeps(p, e, h))
+                        if (keeps(p, e, h)) {
+                            w = std::fabs(w);  // NaN of ∞ − ∞ has the sign of what is dropped
                             add<width.size>(out + h * dim, rows.value(p.source[e], h), w * p.kept, dim);
-                        else
-                            w = -w;
+                        } else {
+                            w = -std::fabs(w);
+                        }
                     }
                 }
             }

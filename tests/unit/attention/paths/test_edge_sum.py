@@ -145,6 +145,38 @@ def test_a_node_that_looks_at_nothing_has_the_context_0_and_what_nobody_sees_may
     assert all(bool(part.isfinite().all()) for part in gradients)
 
 
+@pytest.mark.parametrize("dim", [3, 8, 11])
+def test_where_sums_are_0_the_slope_is_that_of_torch(dim: int) -> None:
+    torch.manual_seed(dim)
+    attention = Attention(LeakySum(dim=dim, num_heads=2), visibility=edges([[0, 1, 2, 0], [1, 0, 1, 2]]))
+    inputs = [torch.zeros(1, 2, 3, dim), torch.zeros(1, 2, 3, dim), torch.randn(1, 2, 3, 4)]
+    inputs[0][:, :, 0], inputs[1][:, :, 1] = 1, -1
+    case = (attention, inputs, None)
+    for ours, exact in zip(*(outcome(case, explained=way, double=False) for way in (False, True)), strict=True):
+        torch.testing.assert_close(ours, exact)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+@pytest.mark.parametrize("bad", [torch.inf, torch.nan])
+@pytest.mark.parametrize("config", [Dot(), GatConfig(), GatV2Config(hidden_dim=9)])
+def test_what_is_not_a_number_in_the_definition_is_none_in_the_kernel(
+    config: ScoreConfig, bad: float, rate: float
+) -> None:
+    torch.manual_seed(0)
+    attention = Attention(built(config, 3, 1), visibility=edges([[0, 1, 2, 0], [1, 0, 1, 2]], self_loops=True))
+    inputs = [torch.randn(1, 1, 3, 3).abs() for _ in range(3)]
+    inputs[1][0, 0, 0, 1] = bad
+    inputs = [part.requires_grad_() for part in inputs]
+    lost = []
+    for create in (False, True):  # gradients that have gradients are those of the definition
+        torch.manual_seed(1)
+        context = EdgesPath().run(attention, *inputs, at=at(inputs), dropout=rate)
+        gradients = torch.autograd.grad(context.sum(), [*inputs, *attention.parameters()], create_graph=create)
+        lost.append([part.isnan() for part in gradients])
+    assert bool(lost[1][2].any()) or bad == torch.inf
+    assert [part.tolist() for part in lost[0]] == [part.tolist() for part in lost[1]]
+
+
 def test_threads_do_not_change_the_numbers() -> None:
     case = next(case for case in cases() if case[1][0].shape[2] == 131)
     threads = torch.get_num_threads()
