@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from foveate.data.sparse_row import SparseRows
+from foveate.data.sparse_row import SparseRows, whole_numbers
 
 SPLITS = ("train", "valid", "test")
 """The names of the groups that nodes are divided into."""
@@ -28,21 +28,21 @@ class Graph:
     >>> graph.messages().tolist()
     [[1, 0, 2, 1], [0, 1, 1, 2]]
 
-    Raises ValueError for an edge to a node that is not there, an edge that stands twice, and for numbers, labels or
-    splits that do not fit the nodes.
+    Raises ValueError for an edge to a node that is not there, an edge that stands twice, edges, labels and splits that
+    are not whole numbers, and for numbers, labels or splits that do not fit the nodes.
     """
 
     features: Float[np.ndarray, "nodes width"] | SparseRows
-    edges: Int[np.ndarray, "2 _"]
-    """Sources above targets."""
+    edges: np.ndarray
+    """Sources above targets: two rows of whole numbers."""
     directed: bool = False
     edge_features: Float[np.ndarray, "_ edge_width"] | None = None
     names: tuple[str, ...] = ()
     """The names of the nodes; empty: their numbers."""
-    labels: Int[np.ndarray, " _"] | None = None
+    labels: np.ndarray | None = None
     """The number of each node's class, or −1 for a node without a label."""
     classes: tuple[str, ...] = ()
-    splits: Mapping[str, Int[np.ndarray, " _"]] = field(default_factory=dict)
+    splits: Mapping[str, np.ndarray] = field(default_factory=dict)
     """The nodes for training, for validation and for the test: "train", "valid" and "test"."""
 
     def __post_init__(self) -> None:
@@ -53,7 +53,9 @@ class Graph:
         if self.names and len(self.names) != len(self):
             raise ValueError(f"There are {len(self)} nodes but {len(self.names)} names. Give each node one.")
         self._require_labels()
-        for name, nodes in self.splits.items():
+        splits = {name: whole_numbers(f"Nodes of the split {name!r}", nodes) for name, nodes in self.splits.items()}
+        object.__setattr__(self, "splits", splits)
+        for name, nodes in splits.items():
             self._require_split(name, nodes)
 
     def __len__(self) -> int:
@@ -186,7 +188,15 @@ class Graph:
         )
 
     def _sort_edges(self) -> None:
-        edges = np.ascontiguousarray(self.edges, dtype=np.int64).reshape(2, -1)
+        edges = whole_numbers("Edges", self.edges)
+        edges = edges if edges.size else edges.reshape(2, 0)
+        if edges.ndim != 2 or len(edges) != 2:
+            remedy = (
+                "Transpose them: edges.T." if edges.ndim == 2 and edges.shape[1] == 2 else "Give sources and targets."
+            )
+            raise ValueError(
+                f"Edges stand in two rows, sources above targets, but have the shape {edges.shape}. {remedy}"
+            )
         if edges.size and not 0 <= edges.min() <= edges.max() < len(self):
             wrong = edges[(edges < 0) | (edges >= len(self))][0]
             raise ValueError(f"An edge has the end {wrong}, but nodes are numbered from 0 to {len(self) - 1}.")
@@ -210,7 +220,7 @@ class Graph:
     def _require_labels(self) -> None:
         if self.labels is None:
             return
-        object.__setattr__(self, "labels", np.asarray(self.labels, dtype=np.int64))
+        object.__setattr__(self, "labels", whole_numbers("Labels", self.labels))
         if len(self.labels) != len(self):
             raise ValueError(
                 f"There are {len(self)} nodes but {len(self.labels)} labels. Use −1 for those without one."
@@ -224,7 +234,6 @@ class Graph:
     def _require_split(self, name: str, nodes: Int[np.ndarray, " _"]) -> None:
         if name not in SPLITS:
             raise ValueError(f"{name!r} is not a split. Splits are {', '.join(SPLITS)}.")
-        nodes = np.asarray(nodes)
         if len(nodes) and not 0 <= nodes.min() <= nodes.max() < len(self):
             raise ValueError(f"The split {name!r} has nodes from {nodes.min()} to {nodes.max()}, of {len(self)} nodes.")
         if len(np.unique(nodes)) < len(nodes):

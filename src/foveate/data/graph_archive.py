@@ -9,7 +9,7 @@ import numpy as np
 
 from foveate.data.archive import read_archive
 from foveate.data.graph import SPLITS, Graph
-from foveate.data.sparse_row import SparseRows
+from foveate.data.sparse_row import SparseRows, whole_numbers
 from foveate.errors import DataError
 from foveate.storage.draft import write_file
 
@@ -78,7 +78,7 @@ def _ours(arrays: Mapping[str, np.ndarray]) -> Graph:
 
 
 def _citations(arrays: Mapping[str, np.ndarray]) -> Graph:
-    edges, labels = arrays["edges"], arrays["label"].astype(np.int64)
+    edges, labels = arrays["edges"], whole_numbers("Labels", arrays["label"])
     if edges.ndim != 2 or edges.shape[1] != 2:
         raise ValueError(f"its edges have the shape {edges.shape}, not two columns.")
     classes = tuple(map(str, range(int(labels.max(initial=-1)) + 1)))
@@ -87,10 +87,9 @@ def _citations(arrays: Mapping[str, np.ndarray]) -> Graph:
 
 
 def _compressed(arrays: Mapping[str, np.ndarray], pointers: str, columns: str, values: str, width: str) -> SparseRows:
-    return SparseRows(
-        pointers=arrays[pointers], columns=arrays[columns], values=arrays[values], width=int(arrays[width])
-    )
+    number = int(whole_numbers("The number of features", arrays[width]))
+    return SparseRows(pointers=arrays[pointers], columns=arrays[columns], values=arrays[values], width=number)
 
 
 def _splits(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: arrays[name].astype(np.int64) for name in SPLITS if name in arrays}
+    return {name: arrays[name] for name in SPLITS if name in arrays}

@@ -2,9 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+
+
+def whole_numbers(what: str, numbers: Any) -> Int[np.ndarray, "..."]:
+    """Numbers of nodes, classes or columns as int64.
+
+    Raises ValueError for another type of numbers, whose fractions would be lost; without numbers any type will do.
+    """
+    array = np.asarray(numbers)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(
+            f"{what} must be whole numbers, but their type is {array.dtype}. Convert them with astype(int), or a mask "
+            "with numpy.flatnonzero."
+        )
+    if array.size and array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{what} go to {array.max()}, which is more than there can be. Check how they were written.")
+    return np.asarray(array, dtype=np.int64, order="C")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -18,14 +35,19 @@ class SparseRows:
     Raises ValueError for pointers, columns and values that do not fit, and for numbers that are not finite.
     """
 
-    pointers: Int[np.ndarray, " _"]
-    columns: Int[np.ndarray, " _"]
+    pointers: np.ndarray
+    columns: np.ndarray
     values: Float[np.ndarray, " _"]
     width: int
 
     def __post_init__(self) -> None:
-        for name, kind in (("pointers", np.int64), ("columns", np.int64), ("values", np.float32)):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=kind))
+        for name in ("pointers", "columns"):
+            object.__setattr__(self, name, whole_numbers(name.capitalize(), getattr(self, name)))
+            if getattr(self, name).ndim != 1:
+                raise ValueError(
+                    f"{name.capitalize()} stand in one row, but have the shape {getattr(self, name).shape}."
+                )
+        object.__setattr__(self, "values", np.ascontiguousarray(self.values, dtype=np.float32))
         ends, count = self.pointers, len(self.columns)
         rising = len(ends) > 0 and ends[0] == 0 and ends[-1] == count and bool((np.diff(ends) >= 0).all())
         if not rising or len(self.values) != count:

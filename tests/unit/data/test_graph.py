@@ -46,6 +46,39 @@ def test_an_edge_in_both_directions_is_two_edges_only_of_a_directed_graph() -> N
         Graph(**both)
 
 
+def test_pairs_in_rows_are_refused_and_not_scrambled() -> None:
+    with pytest.raises(
+        ValueError, match=r"sources above targets, but have the shape \(3, 2\)\. Transpose them: edges\.T"
+    ):
+        replace(house(), edges=np.array([[0, 1], [1, 2], [2, 3]]), edge_features=None)
+    with pytest.raises(ValueError, match=r"shape \(4,\)\. Give sources and targets"):
+        replace(house(), edges=np.array([0, 1, 1, 2]), edge_features=None)
+    for empty in (np.zeros(0), np.zeros((0, 2)), np.zeros((2, 0))):
+        assert replace(house(), edges=empty, edge_features=None).edges.shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"edges": np.array([[0.5], [1.0]]), "edge_features": None}, "Edges"),
+        ({"labels": np.array([0.6, 1.0, 0.2, 0.3, 0.0])}, "Labels"),
+        ({"splits": {"test": np.array([0.5])}}, "Nodes of the split 'test'"),
+        ({"splits": {"test": np.array([True, False, False, True, False])}}, "Nodes of the split 'test'"),
+    ],
+)
+def test_fractions_and_masks_are_refused_and_not_cut(change: dict[str, object], what: str) -> None:
+    with pytest.raises(ValueError, match=f"{what} must be whole numbers, but their type is (float64|bool)"):
+        replace(house(), **change)  # type: ignore[arg-type]
+
+
+def test_columns_with_fractions_are_refused_and_not_cut() -> None:
+    rows = {"pointers": np.array([0, 1]), "columns": np.array([1]), "values": np.ones(1, np.float32), "width": 2}
+    for name, what in (("columns", "Columns"), ("pointers", "Pointers")):
+        with pytest.raises(ValueError, match=f"{what} must be whole numbers, but their type is float64"):
+            SparseRows(**{**rows, name: np.asarray(rows[name], np.float64)})  # type: ignore[arg-type]
+    assert len(SparseRows(**{**rows, "pointers": np.array([0, 0]), "columns": np.zeros(0), "values": np.zeros(0)})) == 1  # type: ignore[arg-type]
+
+
 def test_permuting_twice_gives_the_graph_again() -> None:
     graph, order = house(), np.array([4, 2, 0, 1, 3])
     back = graph.permuted(order).permuted(np.argsort(order))

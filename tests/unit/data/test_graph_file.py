@@ -167,6 +167,23 @@ def test_graphml_in_an_unknown_encoding_is_refused(tmp_path: Path, encoding: str
         read_graphml(tmp_path / "g.graphml")
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"edges": np.array([[0, 1], [1, 2], [2, 2]])}, r"shape \(3, 2\)\. Transpose them"),
+        ({"labels": np.array([0.5, -1, 1])}, "Labels must be whole numbers"),
+        ({"train": np.array([0.5])}, "Nodes of the split 'train' must be whole numbers"),
+    ],
+)
+def test_archives_with_pairs_in_rows_or_fractions_are_refused(
+    tmp_path: Path, change: dict[str, np.ndarray], words: str
+) -> None:
+    write_graph(graphs()[1], tmp_path / "g.npz")
+    np.savez(tmp_path / "g.npz", **{**np.load(tmp_path / "g.npz"), **change})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=rf"g\.npz does not hold a graph: .*{words}"):
+        read_graph(tmp_path / "g.npz")
+
+
 def test_graphml_that_networkx_writes(tmp_path: Path) -> None:
     graph = networkx.Graph()
     for name, team in (("x", "red"), ("y", "blue"), ("z", "red")):
