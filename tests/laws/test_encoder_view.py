@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-from foveate.attention import AttentionConfig, Visibility, block, causal, chunk, everything, record, window
+from foveate.attention import (
+    AttentionConfig,
+    Visibility,
+    block,
+    causal,
+    chunk,
+    everything,
+    padding,
+    prefix,
+    record,
+    same_segment,
+    window,
+)
 from foveate.attention.efficient import LinearConfig
 from foveate.data.batch import Batch
 from foveate.data.feature import VectorReader
@@ -125,6 +137,23 @@ def test_what_no_rule_can_restrict_is_refused() -> None:
             TranscribeConfig(model=RecogniserConfig(encoder=encoder), views=(chunk(4, left=1),))
     with pytest.raises(ValueError, match="views is empty"):
         TranscribeConfig(views=())
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (same_segment(), "a model's batch holds one text a row"),
+        (padding([3]), "it contains the lengths of one batch"),
+        (padding([3, 3, 4]), "it contains the lengths of one batch"),
+        (chunk(4) & prefix([2, 3]), "it contains the lengths of one batch"),
+    ],
+    ids=str,
+)
+def test_a_rule_that_a_batch_cannot_honour_is_refused(rule: Visibility, message: str) -> None:
+    with pytest.raises(ValueError, match=f"views cannot be .*{message}"):
+        TranscribeConfig(model=configured(everything()), views=(chunk(4), rule))
+    with pytest.raises(UsageError, match=f"The rule cannot be .*{message}"):
+        built(configured(everything())).under(rule)
 
 
 @pytest.fixture(scope="module")

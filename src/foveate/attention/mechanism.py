@@ -190,18 +190,23 @@ def require_no_segments(**attentions: object) -> None:
     text each, or whose rule contains the lengths of one batch, because a model processes many batches.
     """
     for name, attention in attentions.items():
-        rule = str(getattr(attention, "visibility", ""))
-        if str(same_segment()) in rule:
-            raise ValueError(
-                f"{name}.visibility cannot be {rule!r}: a model's batch holds one text a row, without segments. "
-                "Leave same_segment() out; where you pack texts yourself, give it to an Attention with "
-                "at=Positions(..., query_segment=..., key_segment=...)"
-            )
-        if "padding([" in rule or "prefix([" in rule:
-            raise ValueError(
-                f"{name}.visibility cannot be {rule!r}: it contains the lengths of one batch, and a model processes "
-                "many. padding() takes lengths from each batch; prefix(3) is the same prefix for all rows"
-            )
+        require_for_batches(f"{name}.visibility", getattr(attention, "visibility", ""))
+
+
+def require_for_batches(name: str, rule: object) -> None:
+    """Raise ValueError naming a rule that separates the texts of one row, or contains the lengths of one batch."""
+    text = str(rule)
+    if str(same_segment()) in text:
+        raise ValueError(
+            f"{name} cannot be {text!r}: a model's batch holds one text a row, without segments. Leave same_segment() "
+            "out; where you pack texts yourself, give it to an Attention with at=Positions(..., query_segment=..., "
+            "key_segment=...)"
+        )
+    if "padding([" in text or "prefix([" in text:
+        raise ValueError(
+            f"{name} cannot be {text!r}: it contains the lengths of one batch, and a model processes many. padding() "
+            "takes lengths from each batch; prefix(3) is the same prefix for all rows"
+        )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch.nn.functional import relu
 from foveate.attention import Positions, Visibility
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.claim import claim
-from foveate.attention.mechanism import shortest
+from foveate.attention.mechanism import require_for_batches, shortest
 from foveate.config.field import setting
 from foveate.errors import UsageError
 from foveate.nn.block_stream import BlockStream, attention_refusals
@@ -84,7 +84,8 @@ class Encoder(nn.Module, ABC):
         >>> encoder.under(chunk(4, left=2)).stream().look_ahead, encoder.blocks[0].attention.attention.visibility
         (3, padding())
 
-        Raises UsageError for an encoder without attention under a visibility rule.
+        Raises UsageError for an encoder without attention under a visibility rule, and for a rule that a batch cannot
+        honour, such as same_segment().
         """
         raise UsageError(
             f"{type(self).__name__} has no attention that {rule} could restrict. A Transformer with softmax attention "
@@ -292,6 +293,10 @@ class TransformerEncoder(Encoder):
         return dropout(x, self.dropout, self.training)
 
     def under(self, rule: Visibility) -> "TransformerEncoder":
+        try:
+            require_for_batches("The rule", rule)
+        except ValueError as error:
+            raise UsageError(f"{error}.") from None
         blocks = nn.ModuleList()
         for block in self._encoder:
             try:

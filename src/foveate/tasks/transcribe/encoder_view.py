@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foveate.attention import AttentionConfig, Visibility
+from foveate.attention.mechanism import require_for_batches
 from foveate.data.batch import PairBatch
 from foveate.data.variant import Draw
 from foveate.errors import UsageError
@@ -42,7 +43,9 @@ def drawn_view(views: Sequence[Visibility], draw: Draw) -> Visibility | None:
 
 
 def require_views(views: Sequence[Visibility], model: RecogniserConfig) -> None:
-    """Raise ValueError for an empty list, and for an encoder that no rule can restrict."""
+    """Raise ValueError for an empty list, for an encoder that no rule can restrict, and for rules that a batch of
+    recordings cannot honour.
+    """
     if not views:
         raise ValueError('views is empty. Leave it out, or list rules: views = ["chunk(8, left=4)"]')
     encoder = model.encoder
@@ -51,6 +54,8 @@ def require_views(views: Sequence[Visibility], model: RecogniserConfig) -> None:
     if not isinstance(encoder.block.encoder_attention, AttentionConfig):
         kind = type(encoder.block.encoder_attention).__name__
         raise ValueError(f"views restrict attention by a visibility rule, which {kind} lacks: choose AttentionConfig")
+    for rule in views:
+        require_for_batches("views", rule)
 
 
 def without_view(arguments: argparse.Namespace) -> tuple[argparse.Namespace, Visibility | None]:
