@@ -1,8 +1,8 @@
 """Tables and folders of recordings.
 
 A table has a recording and its label or text on each line, with a tab between them, or a first line that names its
-columns: `path`, `text` or `label`, and `start` and `end` in seconds for stretches of longer recordings. Paths are
-relative to the table's folder. Or a folder has a folder of recordings for each label.
+columns: `path`, `text` or `label`, and for stretches of longer recordings `start` and `end` or `duration`, in seconds.
+Paths are relative to the table's folder. Or a folder has a folder of recordings for each label.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,19 @@ from foveate.data.text import read_lines
 from foveate.errors import DataError
 from foveate.suggestion import listing
 
-COLUMNS = ("path", "start", "end", "text", "label")
+COLUMNS = ("path", "start", "end", "duration", "text", "label")
 """The names that the first line of a table may have."""
 TEXTS = frozenset({"text", "label"})
 SYNONYMS = {
     **dict.fromkeys(("file", "filename", "file_name", "audio", "wav", "recording", "clip"), "path"),
     **dict.fromkeys(("sentence", "transcript", "transcription", "words"), "text"),
-    **dict.fromkeys(("begin", "from", "onset"), "start"),
-    **dict.fromkeys(("stop", "to", "offset"), "end"),
+    **dict.fromkeys(("begin", "onset", "offset"), "start"),
+    **dict.fromkeys(("stop", "finish"), "end"),
+    **dict.fromkeys(("length", "dur"), "duration"),
 }
 """Names that other tables have for these columns, for errors."""
+_ROUNDING = 0.01
+"""The largest difference, in seconds, between an end and a duration that rounded times explain."""
 _WRITE = "write the path of a recording, a tab and its label or text"
 
 
@@ -65,9 +68,9 @@ def read_table(path: str) -> Iterator[Example]:
                 f"{path}:{line}: the {'label or text' if values['path'] else 'path'} is missing: "
                 f"{_WRITE if names is None else 'fill the column'}."
             )
-        start, end = (_time(values.get(name, ""), f"{path}:{line}", name) for name in ("start", "end"))
+        start, end = _stretch(values, f"{path}:{line}")
         try:
-            clip = Clip(folder / values["path"], start or 0.0, end, f"{path}:{line}")
+            clip = Clip(folder / values["path"], start, end, f"{path}:{line}")
         except DataError as error:
             raise DataError(f"{path}:{line}: {error}") from None
         yield Example(line, clip, label)
@@ -98,16 +101,30 @@ def _column(name: str) -> str | None:
     return similar[0] if similar else SYNONYMS.get(name)
 
 
+def _missing(name: str, names: Sequence[str]) -> str | None:
+    """The missing column that a misspelt or another name stands for; None for a name that may stand beside others, such
+    as `state` beside `path` and `text`.
+    """
+    column = _column(name)
+    if name in COLUMNS or column is None or column in names or (column in TEXTS and TEXTS & {*names}):
+        return None
+    if column == "start" and name not in SYNONYMS:
+        return column if "end" in names or not _named(names) else None
+    if column == "duration" or (column == "end" and name not in SYNONYMS):
+        return column if "start" in names and not {"end", "duration"} & {*names} else None
+    return column
+
+
 def _known(names: list[str], cells: Sequence[str], where: str) -> list[str]:
     """The names of columns. Raises DataError for a name that occurs twice, for one that is misspelt, and for missing
     columns.
     """
     for name, cell in zip(names, cells, strict=True):
-        column = _column(name)
-        if name not in COLUMNS and column and column not in names and not (column in TEXTS and TEXTS & {*names}):
+        column = _missing(name, names)
+        if column:
             raise DataError(
                 f"{where}: the column {cell!r} is not read. Did you mean {column!r}? Columns are named path, text or "
-                "label, and for stretches start and end, in seconds."
+                "label, and for stretches start and end or duration, in seconds."
             )
     if not _named(names):
         raise DataError(
@@ -130,7 +147,23 @@ def _values(cells: list[str], names: list[str] | None, where: str) -> dict[str, 
         return {"path": cells[0], "text": cells[1]}
     if len(cells) > len(names):
         raise DataError(f"{where}: the line has {len(cells)} columns, and the first line names {len(names)}.")
-    return {"path": "", **dict(zip(names, cells, strict=False))}
+    return {**dict.fromkeys(("path", *names), ""), **dict(zip(names, cells, strict=False))}
+
+
+def _stretch(values: dict[str, str], where: str) -> tuple[float, float | None]:
+    """The start and the end of a stretch. Without a column `start`, a duration is that of the recording."""
+    start, end, duration = (_time(values.get(name, ""), where, name) for name in ("start", "end", "duration"))
+    if "start" not in values or duration is None:
+        return start or 0.0, end
+    if not duration > 0:
+        raise DataError(f"{where}: the duration {values['duration']!r} is not above 0. Write it in seconds, as 12.5.")
+    last = (start or 0.0) + duration
+    if end is not None and abs(last - end) > _ROUNDING:
+        raise DataError(
+            f"{where}: the end {values['end']!r} is not the start plus the duration {values['duration']!r}. Leave one "
+            "of the two columns out."
+        )
+    return start or 0.0, last if end is None else end
 
 
 def _time(cell: str, where: str, name: str) -> float | None:

@@ -106,6 +106,16 @@ def test_a_table_of_recordings_is_told_by_its_first_line(first: str, yes: bool, 
         ("File\tSentence\nclips/1.wav\ta\n", "all.tsv:1: the column 'File' is not read. Did you mean 'path'?"),
         ("path\tTxet\nclips/1.wav\ta\n", "all.tsv:1: the column 'Txet' is not read. Did you mean 'text'?"),
         ("path\tbegin\ttext\nclips/1.wav\t1\ta\n", "the column 'begin' is not read. Did you mean 'start'?"),
+        ("path\toffset\tduration\ttext\nclips/1.wav\t0\t1\ta\n", "'offset' is not read. Did you mean 'start'?"),
+        ("path\tstart\tlength\ttext\nclips/1.wav\t0\t1\ta\n", "'length' is not read. Did you mean 'duration'?"),
+        ("path\tstart\tends\ttext\nclips/1.wav\t0\t1\ta\n", "'ends' is not read. Did you mean 'end'?"),
+        ("path\tstrt\tend\ttext\nclips/1.wav\t0\t1\ta\n", "'strt' is not read. Did you mean 'start'?"),
+        ("path\tstart\tduration\ttext\nclips/1.wav\t0\t0\ta\n", "the duration '0' is not above 0"),
+        ("path\tstart\tduration\ttext\nclips/1.wav\t0\tx\ta\n", "the duration 'x' is not a number of seconds"),
+        (
+            "path\tstart\tend\tduration\ttext\nclips/1.wav\t1\t2\t2\ta\n",
+            "all.tsv:2: the end '2' is not the start plus the duration '2'",
+        ),
         ("path\tspeaker\nclips/1.wav\ta\n", "all.tsv:1: the first line names the columns path, speaker. A table needs"),
     ],
 )
@@ -120,6 +130,27 @@ def test_names_of_columns_may_have_capitals_and_unknown_columns_beside_them(tabl
     table.write_text("Path\tSpeaker\tStart\tText\tTranscription\nclips/1.wav\tx\t0.5\ta\tb\n")
     (one,) = READER.read(str(table))
     assert (one.thing.start, one.label, one.thing.place) == (0.5, "a", f"{table}:2")
+
+
+@pytest.mark.parametrize(
+    ("head", "cells", "stretch"),
+    [
+        ("start\tduration", "0.5\t0.25", (0.5, 0.75)),
+        ("start\tduration", "\t0.25", (0.0, 0.25)),
+        ("start\tduration", "0.5\t", (0.5, None)),
+        ("start\tend\tduration", "0.5\t0.75\t0.25", (0.5, 0.75)),
+        ("duration", "0.6", (0.0, None)),
+        ("state\tfrom\tto", "Ohio\tme\tyou", (0.0, None)),
+        ("state\tduration\tlength", "Ohio\t2\t3", (0.0, None)),
+        ("start\tduration\tlength\tstate", "0.5\t0.25\t3\tOhio", (0.5, 0.75)),
+    ],
+)
+def test_a_duration_beside_a_start_ends_a_stretch_and_other_columns_are_allowed(
+    head: str, cells: str, stretch: tuple[float, float | None], table: Path
+) -> None:
+    table.write_text(f"path\t{head}\ttext\nclips/1.wav\t{cells}\ta\n")
+    (one,) = READER.read(str(table))
+    assert (one.thing.start, one.thing.end) == stretch
 
 
 def test_a_misspelt_first_line_still_makes_a_table_of_recordings(table: Path) -> None:
