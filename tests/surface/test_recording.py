@@ -1,6 +1,7 @@
 """Recordings on the command line: trained on with masks and speeds, written down from files, stretches and pipes."""
 
 import fcntl
+import html
 import json
 import os
 import signal
@@ -321,14 +322,26 @@ def test_the_text_of_a_stream_is_that_of_the_file(clips: Path, run: Path, foveat
     assert (said.code, "--stream searches by CTC alone" in said.err) == (2, True)
 
 
-def test_a_rule_for_the_encoder_is_a_setting_of_the_command(clips: Path, run: Path, foveate: Any) -> None:
+def test_a_rule_for_the_encoder_is_a_setting_of_the_command(
+    clips: Path, run: Path, tmp_path: Path, foveate: Any
+) -> None:
     one, view = clips.parent / "00.wav", ("--set", "kind=ctc", "--set", "visibility=chunk(4, left=2)")
     whole = foveate("transcribe", run, one, *view)
     assert 'The model was not trained under "chunk(4, left=2)": expect more errors.' in whole.err
     assert foveate("transcribe", run, one, "--stream", *view).out == whole.out
     assert foveate("transcribe", run, one, "--stream", *view[2:]).out == whole.out
-    said = foveate("evaluate", run, "--data", clips, *view[2:])
+    report = tmp_path / "report.html"
+    said = foveate("evaluate", run, "--data", clips, "--report", report, *view[2:])
     assert (said.code, "not trained under" in said.err) == (0, True)
+    assert said.out.count("visibility:chunk(4, left=2)") == 2
+    page = html.unescape(report.read_text())
+    assert "the encoder under chunk(4, left=2)" in page
+    assert page.count("--set 'visibility=chunk(4, left=2)'") == 2
+    own = foveate("transcribe", run, one, "--set", "visibility=everything()")
+    assert (own.code, "not trained under" in own.err) == (0, False)
+    said = foveate("transcribe", run, one, "--set", "visibility=padding([3])")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("foveate transcribe: The rule cannot be 'padding([3])': it contains the lengths")
     said = foveate("transcribe", run, one, "--set", "visibility=chonk(4)")
     assert (said.code, "--set visibility: " in said.err, "Did you mean 'chunk'?" in said.err) == (2, True, True)
 

@@ -61,11 +61,12 @@ def seeing(transcriber: Transcriber, rule: Visibility | None) -> Transcriber:
     """The transcriber under a rule, or as it is without one. A note says when the model has not learnt to see by it."""
     if rule is None:
         return transcriber
-    if rule not in transcriber.views:
+    view = transcriber.under(rule)
+    if rule not in transcriber.views and view.rules != transcriber.rules:
         learnt = ", ".join(f'"{each}"' for each in transcriber.views)
         others = f", but {learnt}" if learnt else ""
         say(f'The model was not trained under "{rule}"{others}: expect more errors.')
-    return transcriber.under(rule)
+    return view
 
 
 def _stream(transcriber: Transcriber, arguments: argparse.Namespace, config: RecognitionConfig) -> None:

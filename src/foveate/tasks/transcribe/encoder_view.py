@@ -4,6 +4,7 @@ Reference: Zhang et al. 2020, arXiv 2012.05481, section 2.2: dynamic chunks, who
 """
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,3 +73,13 @@ def without_view(arguments: argparse.Namespace) -> tuple[argparse.Namespace, Vis
     except ValueError as error:
         raise UsageError(f"--set {SETTING}: {error}") from None
     return argparse.Namespace(**{**vars(arguments), "set": others}), rule
+
+
+def view_option(rule: Visibility | None) -> str:
+    """The option of a command that names a rule, after a space; empty without a rule.
+
+    >>> from foveate.attention import chunk
+    >>> view_option(chunk(4, left=2))
+    " --set 'visibility=chunk(4, left=2)'"
+    """
+    return "" if rule is None else f" --set {shlex.quote(f'{SETTING}={rule}')}"

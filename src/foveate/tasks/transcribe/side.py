@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from foveate.attention import Visibility
 from foveate.data.audio import AudioReader
 from foveate.data.audio_file import Clip
 from foveate.data.batch import Batch
@@ -36,7 +37,7 @@ from foveate.tasks.run_plan import Allowance, Probe, Suggestion, require_fit, vo
 from foveate.tasks.side import Asked, Scored, Side, buckets, written
 from foveate.tasks.transcribe import TASK
 from foveate.tasks.transcribe.dictation import dictate, seeing
-from foveate.tasks.transcribe.encoder_view import without_view
+from foveate.tasks.transcribe.encoder_view import SETTING, view_option, without_view
 from foveate.tasks.transcribe.recogniser_size import suggest
 from foveate.tasks.transcribe.recognition import RecognitionConfig
 from foveate.tasks.transcribe.task import TOKENISER, VALIDATED, TranscribeConfig, TranscribeTask, count, store
@@ -58,6 +59,8 @@ class Test:
     scores: Sequence[Score]
     transcripts: Sequence[Transcript]
     references: Sequence[str]
+    rule: Visibility | None = None
+    """The rule under which the encoder saw, beside its own."""
 
 
 class TranscribeSide(Side):
@@ -155,9 +158,10 @@ class TranscribeSide(Side):
         if arguments.save:
             with disk_errors(Path(arguments.save)):
                 Path(arguments.save).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-        scores = _scores(texts, references, names, config.text)
+        scores = _scores(texts, references, names, config.text, rule)
         if arguments.report:
-            test = Test(file=Path(arguments.data).name, scores=scores, transcripts=transcripts, references=references)
+            file = Path(arguments.data).name
+            test = Test(file=file, scores=scores, transcripts=transcripts, references=references, rule=rule)
             self.write_report(transcriber, config, folder, Path(arguments.report), test)
             say(f"The report is in {arguments.report}.")
         return scores
@@ -175,6 +179,7 @@ class TranscribeSide(Side):
             transcripts, references = list(test.transcripts[:SAMPLES]), list(test.references[:SAMPLES])
         scores = test.scores if test else ()
         tested = f"{test.file}, {len(test.references):,} {what}" if test else ""
+        view = view_option(test.rule) if test else ""
         own = "from a file of their own" if config.data.valid_data else "drawn by line: speakers may be in both"
         write_report(
             model.model,
@@ -202,10 +207,11 @@ class TranscribeSide(Side):
                 "data": f"{len(training):,} {what} from {Path(config.data.data).name}",
                 "texts": f"{config.text}",
                 "validation": f"{len(validation):,} {what}, {own}",
+                **({"view": f"the encoder under {test.rule}"} if test and test.rule is not None else {}),
                 "test": tested or "not yet: foveate evaluate RUN --data FILE --report FILE",
                 "limits": f"Only {what} like those it was trained on: voices, rooms, microphones, words.",
             },
-            commands=[self.command(model, folder), f"foveate evaluate {written(folder)} --data FILE"],
+            commands=[self.command(model, folder) + view, f"foveate evaluate {written(folder)} --data FILE{view}"],
             names=(what.removesuffix("s"), "text"),
         )
 
@@ -371,9 +377,12 @@ def _no_examples(path: str, what: str) -> DataError:
     return DataError(f"{path} has no {what}. Give {what} with their texts.")
 
 
-def _scores(texts: Sequence[str], references: Sequence[str], names: Sequence[str], form: TextConfig) -> list[Score]:
-    """The scores, whose signatures name changes of the references."""
+def _scores(
+    texts: Sequence[str], references: Sequence[str], names: Sequence[str], form: TextConfig, rule: Visibility | None
+) -> list[Score]:
+    """The scores, whose signatures name changes of the references, and the rule that the encoder saw by."""
     changes = [
+        *([] if rule is None else [f"{SETTING}:{rule}"]),
         *(["case:lower"] if form.lowercase else []),
         *([f"without:{printable(form.remove)}"] if form.remove else []),
     ]

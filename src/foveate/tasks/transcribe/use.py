@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from foveate.attention import Visibility
+from foveate.attention import Attention, Visibility
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.reader import RowMaker
@@ -107,6 +107,12 @@ class Transcriber(Looking):
     def hop(self) -> float:
         """Seconds between two outputs of the encoder."""
         return float(getattr(self.rows, "hop", 1.0)) * self.model.stride
+
+    @property
+    def rules(self) -> tuple[Visibility, ...]:
+        """The rules by which the attentions of the encoder see, in their order."""
+        parts = self.model.encoder.modules()
+        return tuple(part.visibility for part in parts if isinstance(part, Attention))
 
     @property
     def begin(self) -> float:
