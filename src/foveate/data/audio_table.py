@@ -76,6 +76,15 @@ def read_table(path: str) -> Iterator[Example]:
         yield Example(line, clip, label)
 
 
+def stretch_cells(clip: Clip) -> str:
+    """The start and the end of a clip as cells of a table, from which the same clip is read.
+
+    >>> stretch_cells(Clip(Path("talk.flac"), 12345.678, 12347.123))
+    '12345.678\\t12347.123'
+    """
+    return f"{float(clip.start)!r}\t{'' if clip.end is None else repr(float(clip.end))}"
+
+
 def _is_recording(cell: str) -> bool:
     return Path(cell).suffix.lower() in SUFFIXES
 

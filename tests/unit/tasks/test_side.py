@@ -1,9 +1,22 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveate.data.audio import AudioReader
+from foveate.data.audio_file import Clip
+from foveate.data.audio_table import read_table
+from foveate.data.label_track import LabelTrack
+from foveate.data.tracked import Tracked
 from foveate.tasks import TASKS
 from foveate.tasks.side import FEWEST, chosen_lengths, grouped, measured_lengths
+from foveate.tasks.tag.frame_side import FRAMES
+from foveate.tasks.transcribe.side import SIDE
+from foveate.tasks.transcribe.task import TranscribeConfig, TranscribeDataConfig
+
+STRETCHES = [(12345.678, 12347.123), (0.1, 0.1 + 0.2), (1e-5, 7.0), (98765.4321, None)]
+"""Starts and ends in seconds; six digits do not suffice for them."""
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -35,3 +48,17 @@ def test_lengths_that_are_asked_for_are_kept_and_the_rest_is_added() -> None:
 def test_single_words_are_measured_by_their_letters() -> None:
     assert measured_lengths(["attention", "look", "see it"]) == ([9, 4, 6], "characters")
     assert measured_lengths(["I saw", "a saw", "x"]) == ([2, 2, 1], "words")
+
+
+def test_held_out_stretches_of_recordings_are_written_exactly(tmp_path: Path) -> None:
+    clips = [Clip(tmp_path / "talk.flac", *stretch) for stretch in STRETCHES]
+    rows = [f"talk.flac\t{clip.start!r}\t{'' if clip.end is None else repr(clip.end)}\tyes" for clip in clips * 3]
+    (tmp_path / "all.tsv").write_text("\n".join(["path\tstart\tend\ttext", *rows]))
+    data = TranscribeDataConfig(data=str(tmp_path / "all.tsv"), held_out=2)
+    parts = SIDE.hold_out(TranscribeConfig(data=data, reader=AudioReader()), tmp_path / "out")
+    examples = [one for name in parts.values() for one in read_table(str(tmp_path / "out" / name))]
+    assert sorted(map(repr, (one.thing for one in examples))) == sorted(map(repr, clips * 3))
+    track = LabelTrack("a.txt", ())
+    lines = [FRAMES.written(Tracked(1, clip, str(tmp_path / "a.txt"), track)) for clip in clips]
+    (tmp_path / "frames.tsv").write_text("".join(["path\tstart\tend\tlabel\n", *lines]))
+    assert [one.thing for one in read_table(str(tmp_path / "frames.tsv"))] == clips

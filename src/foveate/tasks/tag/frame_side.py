@@ -12,7 +12,7 @@ import torch
 from foveate.config import to_dict
 from foveate.data.audio import AudioReader
 from foveate.data.audio_file import Clip
-from foveate.data.audio_table import is_table
+from foveate.data.audio_table import is_table, stretch_cells
 from foveate.data.batch import Batch
 from foveate.data.feature import VectorReader
 from foveate.data.label_track import ENDINGS
@@ -174,7 +174,7 @@ class FrameSide(LabellingSide):
         thing, file = example.thing, _absolute(example.file)
         if not isinstance(thing, Clip):
             return f"{_absolute(thing)}\t{file}\n"
-        return f"{_absolute(thing.path)}\t{thing.start:g}\t{'' if thing.end is None else f'{thing.end:g}'}\t{file}\n"
+        return f"{_absolute(thing.path)}\t{stretch_cells(thing)}\t{file}\n"
 
     def lengths(self, examples: Sequence[Tracked]) -> tuple[list[int], str]:
         return [len(collapsed(example.names)) for example in examples], "segments"

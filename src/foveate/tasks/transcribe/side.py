@@ -12,6 +12,7 @@ import torch
 from foveate.attention import Visibility
 from foveate.data.audio import AudioReader
 from foveate.data.audio_file import Clip
+from foveate.data.audio_table import stretch_cells
 from foveate.data.batch import Batch
 from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example
@@ -138,8 +139,7 @@ class TranscribeSide(Side):
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
         """Scores of a run's transcripts, which are saved and reported on request."""
-        names = metric_names(arguments) or USUAL
-        require_metrics(names)
+        require_metrics(names := metric_names(arguments) or USUAL)
         folder = Path(arguments.run)
         config = self.saved_config(folder)
         examples = _examples(config, arguments.data)
@@ -363,7 +363,7 @@ def _row(example: Example) -> str:
         raise UsageError(
             "compare holds out recordings, not vectors. Give validation data with --valid-data FILE (data.valid_data)."
         )
-    return f"{clip.path.absolute()}\t{clip.start:g}\t{'' if clip.end is None else f'{clip.end:g}'}\t{example.label}"
+    return f"{clip.path.absolute()}\t{stretch_cells(clip)}\t{example.label}"
 
 
 def _examples(config: TranscribeConfig, path: str) -> list[Example]:
@@ -386,8 +386,8 @@ def _scores(
         *(["case:lower"] if form.lowercase else []),
         *([f"without:{printable(form.remove)}"] if form.remove else []),
     ]
-    scores = evaluate(texts, references, names)
-    return [replace(score, signature="|".join([*changes, score.signature or ""]).strip("|")) for score in scores]
+    named = evaluate(texts, references, names)
+    return [replace(score, signature="|".join([*changes, score.signature or ""]).strip("|")) for score in named]
 
 
 def _edits(references: Sequence[str], texts: Sequence[str]) -> str:
