@@ -78,6 +78,7 @@ class CaptionSide(Side):
 
     entry, config, task = TASK, CaptionConfig, CaptionTask
     validated = VALIDATED
+    lower = frozenset({"loss"})
     usual_lengths = (64, 12)
     engines = ()
 
