@@ -148,8 +148,10 @@ class GraphConvolution(nn.Module):
     ) -> Float[Tensor, "nodes output_dim"]:
         projected = x.times(self.project.weight.T) if isinstance(x, SparseVectors) else self.project(x)
         (source, target), weights = neighbourhood.normalised
-        messages = projected[source] * weights[:, None].to(projected.dtype)
-        return torch.zeros_like(projected).index_add(0, target, messages) + self.bias
+        # Sums over a node's edges, both ways: half precision would lose the small ones.
+        precise = projected.to(torch.promote_types(projected.dtype, torch.float32))
+        messages = precise[source] * weights[:, None].to(precise.dtype)
+        return torch.zeros_like(precise).index_add(0, target, messages).to(projected.dtype) + self.bias
 
 
 def drop_features(

@@ -40,7 +40,8 @@ class Neighbourhood:
     @cached_property
     def at(self) -> Positions:
         """The places of nodes, which keep what paths work out about the edges."""
-        return Positions.of(self.num_nodes, self.num_nodes, device=self.edges.device)
+        with torch.inference_mode(False):  # training may use them later
+            return Positions.of(self.num_nodes, self.num_nodes, device=self.edges.device)
 
     @cached_property
     def normalised(self) -> tuple[Int[Tensor, "2 all_edges"], Float[Tensor, " all_edges"]]:
@@ -48,11 +49,12 @@ class Neighbourhood:
 
         Reference: Kipf and Welling 2017, equation 2.
         """
-        loops = torch.arange(self.num_nodes, device=self.edges.device)
-        own = self.edges[:, self.edges[0] != self.edges[1]]
-        index = torch.cat([own, torch.stack([loops, loops])], dim=1)
-        degree = index[1].bincount(minlength=self.num_nodes).float()
-        return index, (degree[index[0]] * degree[index[1]]).rsqrt()
+        with torch.inference_mode(False):  # training may use them later
+            loops = torch.arange(self.num_nodes, device=self.edges.device)
+            own = self.edges[:, self.edges[0] != self.edges[1]]
+            index = torch.cat([own, torch.stack([loops, loops])], dim=1)
+            degree = index[1].bincount(minlength=self.num_nodes).float()
+            return index, (degree[index[0]] * degree[index[1]]).rsqrt()
 
     def to(self, device: torch.device | str) -> "Neighbourhood":
         features = None if self.features is None else self.features.to(device)

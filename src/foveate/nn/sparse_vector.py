@@ -35,11 +35,13 @@ class SparseVectors:
         """X · M"""
         if not len(self.columns):
             return matrix.new_zeros(len(self), matrix.shape[1]) + 0 * matrix.sum(0)
-        values = self.values.to(matrix.dtype)
+        # Sums over a row, and backwards over a column: half precision would lose the small parts.
+        precise = matrix.to(torch.promote_types(matrix.dtype, torch.float32))
+        values = self.values.to(precise.dtype)
         product: Tensor = embedding_bag(
-            self.columns, matrix, self.pointers, mode="sum", per_sample_weights=values, include_last_offset=True
+            self.columns, precise, self.pointers, mode="sum", per_sample_weights=values, include_last_offset=True
         )
-        return product
+        return product.to(matrix.dtype)
 
     def dropped(self, rate: float, training: bool) -> "SparseVectors":
         """Dropout, which leaves zeros as they are."""

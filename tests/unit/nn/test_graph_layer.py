@@ -157,6 +157,55 @@ def test_graph_convolution_is_its_formula_written_densely() -> None:
     torch.testing.assert_close(layer(x, Neighbourhood(INDEX, 5)), expected)
 
 
+@pytest.mark.parametrize("looks", [True, False])
+def test_sums_over_the_many_edges_of_a_node_keep_the_small_parts_in_half_precision(looks: bool) -> None:
+    spokes = torch.stack([torch.arange(1, 5001), torch.zeros(5000, dtype=torch.long)])
+    neighbourhood = Neighbourhood(spokes if looks else spokes.flip(0), 5001)
+    layer = GraphConvolution(1, 2)
+    torch.nn.init.ones_(layer.project.weight)
+    results = []
+    for kind in ("exact", "autocast", "bfloat16"):
+        layer = layer.bfloat16() if kind == "bfloat16" else layer
+        x = torch.ones(5001, 1, dtype=layer.bias.dtype, requires_grad=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind == "autocast"):
+            output = layer(x, neighbourhood)
+        (grad,) = torch.autograd.grad(output.float().sum(), x)
+        results.append((output.float(), grad.float()))
+    for half in results[1:]:
+        for part, exact in zip(half, results[0], strict=True):
+            torch.testing.assert_close(part, exact, rtol=2**-7, atol=0)
+
+
+def test_products_with_sparse_rows_keep_the_small_parts_in_half_precision() -> None:
+    ones, first = torch.ones(5000), torch.zeros(5000, dtype=torch.long)
+    matrix = torch.ones(2, 3, dtype=torch.bfloat16, requires_grad=True)
+    column = SparseVectors(torch.arange(5001), first, ones, width=2)
+    (grad,) = torch.autograd.grad(column.times(matrix).float().sum(), matrix)
+    row = SparseVectors(torch.tensor([0, 5000]), first, ones, width=2)
+    for half, exact in ((grad[0], 5000.0), (row.times(matrix)[0], 5000.0)):
+        assert half.dtype == torch.bfloat16
+        torch.testing.assert_close(half.float(), torch.full((3,), exact), rtol=2**-8, atol=0)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_a_neighbourhood_that_was_evaluated_may_be_trained_on(mode: type[torch.inference_mode]) -> None:
+    edges_of = {"input_dim": 3, "head_dim": 4, "num_heads": 2, "edge_dim": 2}
+    for layer in (
+        GraphConvolution(3, 4),
+        GraphAttention(score=GatV2Config(), **edges_of),  # type: ignore[arg-type]
+        GraphAttention(score=ScaledDot(), **edges_of),  # type: ignore[arg-type]
+    ):
+        neighbourhood, x = Neighbourhood(INDEX, 5, torch.randn(6, 2)), torch.randn(5, 3)
+        with mode():
+            layer(x, neighbourhood)
+        again, fresh = (
+            torch.autograd.grad(layer(x, one).square().sum(), [*layer.parameters()])
+            for one in (neighbourhood, Neighbourhood(INDEX, 5, neighbourhood.features))
+        )
+        assert all(torch.equal(one, other) for one, other in zip(again, fresh, strict=True))
+        assert not neighbourhood.at.query.is_inference()
+
+
 @pytest.mark.parametrize("score", [GatConfig(), GatV2Config(), ScaledDot()])
 def test_sparse_rows_give_the_numbers_of_dense_ones_with_gradients(score: ScoreConfig) -> None:
     torch.manual_seed(0)
