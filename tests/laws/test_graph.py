@@ -1,5 +1,8 @@
 """Laws of models over nodes: the order, isolated nodes, nodes out of reach and other graphs do not matter."""
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from foveate.attention import AdditiveConfig, GatConfig, GatV2Config, ScaledDot
+from foveate.attention import AdditiveConfig, Attention, GatConfig, GatV2Config, ScaledDot
+from foveate.attention.paths import edges as edges_module
+from foveate.attention.paths.edges import EdgesPath
+from foveate.attention.paths.path import Inputs
 from foveate.data.graph import Graph
 from foveate.data.graph_batch import GraphBatch
 from foveate.data.sparse_row import SparseRows
@@ -52,8 +58,35 @@ def edge_array(pairs: list[tuple[int, int]]) -> np.ndarray:
 
 
 def model(config: GraphEncoderConfig) -> torch.nn.Module:
+    """A model whose attention must run along edges, though dense products are faster for a few nodes."""
     torch.manual_seed(0)
-    return config.build(WIDTH, 3).eval()
+    module = config.build(WIDTH, 3).eval()
+    for attention in attentions(module):
+        attention.paths = (EdgesPath(),)
+    return module
+
+
+def attentions(module: torch.nn.Module) -> list[Attention]:
+    return [part for part in module.modules() if isinstance(part, Attention)]
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """How often the path over edges runs, and its kernel."""
+    counts, path, kernel = Counter[str](), EdgesPath.context, edges_module.neighbour_context
+
+    def context(self: EdgesPath, inputs: Inputs) -> Tensor:
+        counts["edges"] += 1
+        return path(self, inputs)
+
+    def native(*parts: Any, **others: Any) -> Tensor:
+        counts["kernel"] += 1
+        return kernel(*parts, **others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EdgesPath, "context", context)
+        patch.setattr(edges_module, "neighbour_context", native)
+        yield counts
 
 
 def answers(module: torch.nn.Module, *graphs: Graph) -> Tensor:
@@ -71,13 +104,15 @@ def close(one: Tensor, other: Tensor) -> None:
 @given(kinds=st.tuples(KINDS, KINDS), seed=st.integers(0, 99))
 def test_order_isolated_nodes_and_other_graphs_do_not_matter(config: GraphEncoderConfig, kinds: Any, seed: int) -> None:
     module, (graph, other) = model(config), map(drawn, kinds)
-    alone = answers(module, graph)
     order = np.random.default_rng(seed).permutation(len(graph))
-    close(answers(module, graph.permuted(order)), alone[torch.from_numpy(order)])
-    close(answers(module, other, graph, other)[len(other) :][: len(graph)], alone)
     dense = graph.features.dense() if isinstance(graph.features, SparseRows) else graph.features
     larger = replace(graph, features=np.concatenate([dense, np.full((1, WIDTH), 1e4, np.float32)]))
-    close(answers(module, larger)[:-1], alone)
+    with counted() as runs:
+        alone = answers(module, graph)
+        close(answers(module, graph.permuted(order)), alone[torch.from_numpy(order)])
+        close(answers(module, other, graph, other)[len(other) :][: len(graph)], alone)
+        close(answers(module, larger)[:-1], alone)
+    assert runs["kernel"] == runs["edges"] == 4 * len(attentions(module))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=repr)
@@ -97,7 +132,9 @@ def test_a_node_depends_on_its_neighbours_within_as_many_steps_as_there_are_laye
     assert isinstance(batch.features, Tensor)
     rows = []
     features = batch.features.clone().requires_grad_()
-    result = output(features)
+    with counted() as runs:
+        result = output(features)
+    assert runs["kernel"] == runs["edges"] == len(attentions(module))
     for node in range(len(graph)):
         (grad,) = torch.autograd.grad(result[node].sum() + 0 * features.sum(), features, retain_graph=True)
         rows.append(grad.abs().sum(1) > 0)
@@ -125,5 +162,15 @@ def test_the_edge_path_has_the_gradients_of_finite_differences() -> None:
             result: Tensor = torch.func.functional_call(module, changed, replace(batch, features=features))
             return result
 
-        weights = tuple(weight.detach().requires_grad_() for weight in weights)
-        assert torch.autograd.gradcheck(output, (batch.features.double().requires_grad_(), *weights))
+        inputs = tuple(part.detach().double().requires_grad_() for part in (batch.features, *weights))
+        with counted() as runs:
+            assert torch.autograd.gradcheck(output, inputs)
+        assert runs["edges"] > len(attentions(module)) > 0
+        assert not runs["kernel"]
+        exact = torch.autograd.grad(output(*inputs).square().sum(), inputs)
+        single = tuple(part.detach().float().requires_grad_() for part in inputs)
+        with counted() as runs:
+            by_kernel = torch.autograd.grad(output(*single).square().sum(), single)
+        assert runs["kernel"] == runs["edges"] == len(attentions(module))
+        for ours, true in zip(by_kernel, exact, strict=True):
+            torch.testing.assert_close(ours, true.float(), rtol=1e-4, atol=1e-5)
