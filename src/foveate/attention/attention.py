@@ -154,23 +154,28 @@ class Attention(nn.Module):
     def over(self, visibility: Visibility, *, bias: Bias | None = None) -> "Attention":
         """This attention under a rule that changes with the data, such as the edges of a graph, and with a bias.
 
-        It shares the weights of this one, and records name it by this module.
+        It shares the weights of this one, and its bias where none is given. Records name it by this module. Raises
+        ValueError for a second bias.
 
         >>> from foveate.attention import Attention, Dot, edges
         >>> attention = Attention(score=Dot())
         >>> attention.over(edges([[0, 1], [1, 0]])).visibility, attention.visibility
         (edges([[0, 1], [1, 0]]), everything())
         """
+        if bias is not None and self.bias is not None:
+            raise ValueError(
+                "The attention has a bias of its own, and `bias` is another. Build the attention without one, and give "
+                "one bias that is their sum."
+            )
         other: Attention = object.__new__(type(self))
         own = {name: dict(self.__dict__[name]) for name in ("_parameters", "_buffers", "_modules")}
-        for name in ("visibility", "bias"):
-            own["_modules"].pop(name, None)
+        own["_modules"].pop("visibility", None)
         choices = self.__dict__.setdefault("_chosen_over", {})
         if len(choices) > RULES:
             choices.clear()
-        chosen = choices.setdefault((visibility, condition(bias)), {})
-        parts = {"visibility": visibility, "bias": bias, "site": self, "_chosen": chosen}
+        parts = {"visibility": visibility, "site": self} | ({} if bias is None else {"bias": bias})
         other.__dict__.update(self.__dict__, **own, **parts)
+        other.__dict__["_chosen"] = choices.setdefault((visibility, condition(other.bias)), {})
         return other
 
     def explain(

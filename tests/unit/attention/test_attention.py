@@ -8,14 +8,17 @@ from torch import Tensor, nn
 
 from foveate.attention import (
     AdditiveConfig,
+    Alibi,
     Attention,
     Dot,
     GeneralConfig,
     Hard,
     Positions,
+    RelativeBuckets,
     ScaledDot,
     Softmax,
     causal,
+    edges,
     padding,
     record,
     window,
@@ -231,3 +234,20 @@ def test_a_part_with_weights_may_be_exchanged_for_one_without() -> None:
     attention.score, attention.normaliser = ScaledDot(), Softmax()
     torch.testing.assert_close(attention.run(x, x, x), Attention().run(x, x, x))
     assert not list(attention.parameters())
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_under_another_rule_an_attention_keeps_its_bias_and_refuses_a_second(trained: bool) -> None:
+    torch.manual_seed(0)
+    bias = RelativeBuckets(num_heads=2) if trained else Alibi(num_heads=2)
+    rule, x = edges([[0, 1, 2], [1, 0, 0]]), torch.randn(1, 2, 3, 4)
+    attention, direct = Attention(Dot(), bias=bias), Attention(Dot(), bias=bias, visibility=rule)
+    under = attention.over(rule)
+    assert under.bias is bias
+    assert [*under.parameters()] == [*direct.parameters()]
+    at = Positions.of(3, 3)
+    torch.testing.assert_close(under.run(x, x, x, at=at), direct.run(x, x, x, at=at))
+    assert torch.equal(under.explain(x, x, x, at=at).scores, direct.explain(x, x, x, at=at).scores)
+    with pytest.raises(ValueError, match="has a bias of its own, and `bias` is another"):
+        attention.over(rule, bias=Alibi(num_heads=2))
+    assert Attention(Dot()).over(rule, bias=bias).bias is bias
