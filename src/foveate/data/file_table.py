@@ -49,13 +49,16 @@ class FileTable:
         inside = (one for label in sorted(Path(path).iterdir()) if label.is_dir() for one in _visible(label))
         return Path(path).is_dir() and next((self._fits(one.name) for one in inside), False)
 
-    def lines(self, path: str) -> Iterator[tuple[int, dict[str, str]]]:
-        """The lines of a table that are not empty, each with its number and its cells by the names of their columns;
-        without such names `path` and the first of `contents`. Raises DataError, with the line, for missing cells.
+    def lines(self, path: str, contents: Sequence[str] = ()) -> Iterator[tuple[int, str, str]]:
+        """The lines of a table that are not empty: the number, the path and the label or text of each.
+
+        A first line that names columns decides for all lines where these are: in the first of `contents`, by default
+        those of this table, that it names. Raises DataError, with the line, for missing cells.
         """
         if self._fits(path):
             raise DataError(f"{path} is a {self.noun} without a label. Give a table of {self.noun}s: {self.write}.")
         names: list[str] | None = None
+        chosen = self.contents[0]
         for line, text in enumerate(read_lines(path), start=1):
             cells = [cell.strip() for cell in text.split("\t")]
             if line == 1 and self._named(cells):
@@ -63,16 +66,17 @@ class FileTable:
                 repeated = [name for name in (*self.columns, *self.contents) if names.count(name) > 1]
                 if repeated:
                     raise DataError(f"{path}:1: two columns have the same content: {', '.join(names)}. Leave one out.")
+                chosen = next(name for name in contents or self.contents if name in names)
                 continue
             if not text.strip():
                 continue
             values = self._values(cells, names, f"{path}:{line}")
-            if not (values["path"] and any(values.get(name) for name in self.contents)):
-                raise DataError(
-                    f"{path}:{line}: the {'label or text' if values['path'] else 'path'} is missing: "
-                    f"{self.write if names is None else 'fill the column'}."
-                )
-            yield line, values
+            for column in ("path", chosen):
+                if not values.get(column):
+                    missing = "path" if column == "path" else "label or text" if names is None else column
+                    remedy = self.write if names is None else f"fill the column `{column}`"
+                    raise DataError(f"{path}:{line}: the {missing} is missing: {remedy}.")
+            yield line, values["path"], values[chosen]
 
     def folders(self, folder: Path) -> Iterator[tuple[int, Path, str]]:
         """The files of a folder, numbered from 1, with the name of their folder as the label. Raises DataError for
@@ -115,7 +119,7 @@ class FileTable:
             return {"path": cells[0], self.contents[0]: cells[1]}
         if len(cells) > len(names):
             raise DataError(f"{where}: the line has {len(cells)} columns, and the first line names {len(names)}.")
-        return {"path": "", **dict(zip(names, cells, strict=False))}
+        return dict(zip(names, cells, strict=False))
 
 
 def _plain(cells: Sequence[str]) -> list[str]:

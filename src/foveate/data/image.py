@@ -102,7 +102,7 @@ class ImageReader(Reader):
         if not Path(path).exists() or Path(path).suffix.lower() == ".npz":
             hint = f"{path} has no pictures." if Path(path).exists() else missing_file(Path(path))
             raise DataError(f"{hint} Give {SOURCES}.")
-        return _listed(path, PICTURES.contents)
+        return _listed(path)
 
     def captions(self, path: str) -> Iterator[Example]:
         """The pictures of a table with their captions, from the column `caption`, `text` or `label`; a picture may have
@@ -308,11 +308,10 @@ def _division(sizes: Counter[tuple[int, int]]) -> tuple[tuple[int, int] | None, 
     return (side, side), side // 8
 
 
-def _listed(path: str, contents: Sequence[str]) -> Iterator[Example]:
-    """The pictures of a table, with the content of the first column that has one."""
-    for line, values in PICTURES.lines(path):
-        label = next(values[name] for name in contents if values.get(name))
-        yield Example(line, Path(path).parent / values["path"], label)
+def _listed(path: str, contents: Sequence[str] = ()) -> Iterator[Example]:
+    """The pictures of a table, with the content of the first column that its first line names."""
+    for line, file, content in PICTURES.lines(path, contents):
+        yield Example(line, Path(path).parent / file, content)
 
 
 def _picture(thing: Picture | Path | str) -> Picture:

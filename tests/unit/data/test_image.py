@@ -326,13 +326,23 @@ def test_a_table_names_pictures_with_labels_or_captions(tmp_path: Path) -> None:
     [
         ("a.png\n", "all.tsv:1: the line has 1 column: write the path of a picture, a tab and its label or text"),
         ("a.png\tcat\n\tcat\n", "all.tsv:2: the path is missing"),
-        ("path\tlabel\na.png\t\n", "all.tsv:2: the label or text is missing: fill the column."),
+        ("path\tlabel\na.png\t\n", "all.tsv:2: the label is missing: fill the column `label`."),
+        ("path\tlabel\tcaption\na.png\tcat\ta cat\nb.png\t\ta dog\n", "all.tsv:3: the label is missing"),
+        ("caption\tpath\ta label\na cat\n", "all.tsv:2: the path is missing: fill the column `path`."),
     ],
 )
 def test_a_wrong_line_of_a_table_is_named(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "all.tsv").write_text(content)
     with pytest.raises(DataError, match=re.escape(message)):
         list(ImageReader().read(str(tmp_path / "all.tsv")))
+
+
+def test_an_empty_caption_is_neither_the_text_nor_the_label(tmp_path: Path) -> None:
+    table = tmp_path / "all.tsv"
+    table.write_text("path\tlabel\ttext\tcaption\na.png\tcat\tcats\ta cat sits\nb.png\tdog\tdogs\t\n")
+    with pytest.raises(DataError, match=r"all\.tsv:3: the caption is missing: fill the column `caption`\."):
+        list(ImageReader().captions(str(table)))
+    assert [one.label for one in ImageReader().read(str(table))] == ["cat", "dog"]
 
 
 def test_a_source_of_another_kind_is_refused(tmp_path: Path) -> None:
