@@ -27,6 +27,9 @@ from foveate.suggestion import listing, missing_file
 
 _IDX = re.compile(r"[-._]idx\d[-._]ubyte(\.gz)?$", re.IGNORECASE)
 _PAIRS = (("x", "y"), ("images", "labels"), ("X", "Y"), ("X", "y"))
+PACKED = 1032
+"""The largest number of bytes that gzip makes of one: the longest copy, 258 bytes, for two bits."""
+CHUNK = 1 << 20
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4"}
 _SHAPES = "(pictures, rows, columns), with 1, 3 or 4 channels as another last axis"
 
@@ -142,14 +145,25 @@ def _unpacked(file: BufferedIOBase, path: Path, what: str) -> Shaped[np.ndarray,
         size *= count
     if size > LARGEST:
         raise DataError(f"{path} unpacks to {size / 2**30:.1f} GiB, and at most {LARGEST >> 30} are read. Split it.")
-    content = file.read(size + 1)
+    length = path.stat().st_size
+    most = length * PACKED if path.suffix == ".gz" else length - 4 - 4 * axes
+    # The header may be wrong: memory is reserved for what is there, not for what it states.
+    content = _read(file, size + 1) if size <= most else bytearray()
     if len(content) != size:
-        more = "more" if len(content) > size else f"{len(content):,}"
+        actual = "more" if len(content) > size else f"{len(content):,}" if size <= most else f"at most {most:,}"
         raise DataError(
-            f"{path} is damaged or truncated: its header states {size:,} bytes of {what}, and it has {more}. "
+            f"{path} is damaged or truncated: its header states {size:,} bytes of {what}, and it has {actual}. "
             "Fetch it again."
         )
     return np.frombuffer(content, dtype).reshape(shape)
+
+
+def _read(file: BufferedIOBase, size: int) -> bytearray:
+    """At most `size` bytes of a file."""
+    content = bytearray()
+    while len(content) < size and (part := file.read(min(size - len(content), CHUNK))):
+        content += part
+    return content
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 import gzip
 import re
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from foveate.data.picture_array import is_array, labels_beside, parts_of, pictur
 from foveate.errors import DataError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 6)).astype(np.uint8)
+RANDOM = np.random.default_rng(0).bytes(70_000)
 LABELS = np.array([3, 1, 4, 1, 5], np.uint8)
 
 
@@ -57,7 +59,7 @@ def test_labels_may_be_packed_when_pictures_are_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (idx(PIXELS)[:-1], idx(LABELS), "states 120 bytes of images, and it has 119"),
+        (idx(PIXELS)[:-1], idx(LABELS), "states 120 bytes of images, and it has at most 119"),
         (idx(PIXELS) + b"x", idx(LABELS), "states 120 bytes of images, and it has more"),
         (idx(PIXELS)[:3], idx(LABELS), "train-images-idx3-ubyte is damaged or truncated. Fetch it again."),
         (b"\x89PNG" + idx(PIXELS), idx(LABELS), "is not an IDX file of bytes"),
@@ -88,6 +90,32 @@ def test_a_truncated_gzip_is_named(tmp_path: Path) -> None:
         list(read_array(str(path)))
     with pytest.raises(DataError, match="has no `images` in its name"):
         list(read_array(str(tmp_path / "train-labels-idx1-ubyte.gz")))
+
+
+HUGE = struct.pack(">HBB3I", 0, 8, 3, 1 << 13, 1 << 10, 1 << 10)
+"""A header of 8 GiB, the most that is read."""
+
+
+@pytest.mark.parametrize(
+    ("end", "content", "more"),
+    [
+        ("", HUGE + bytes(24), "it has at most 24"),
+        (".gz", gzip.compress(HUGE + bytes(24)), "it has at most"),
+        (".gz", gzip.compress(idx(PIXELS)[:-1]), "it has 119"),
+        (".gz", gzip.compress(struct.pack(">HBB3I", 0, 8, 3, 64, 1 << 10, 1 << 10) + RANDOM), "it has 70,000"),
+    ],
+    ids=["plain", "packed", "truncated", "random"],
+)
+def test_memory_is_not_reserved_for_what_a_header_states(end: str, content: bytes, more: str, tmp_path: Path) -> None:
+    path = mnist(tmp_path, end)
+    path.write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=more):
+            list(pictures_in(str(path)))
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def saved(folder: Path, **arrays: Any) -> str:
