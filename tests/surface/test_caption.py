@@ -19,6 +19,7 @@ from foveate.models import CaptionerConfig, GazeConfig, TransformerSpellerConfig
 from foveate.models.convolution import PictureCNNConfig
 from foveate.models.vit import ViTConfig
 from foveate.nn import BlockConfig, TransformerEncoderConfig
+from foveate.tasks.caption import side
 from foveate.tasks.caption.task import CaptionConfig, CaptionDataConfig, CaptionTask, PictureParts
 from foveate.tasks.caption.use import Describer
 
@@ -101,10 +102,8 @@ def test_a_caption_depends_neither_on_the_batch_nor_on_its_neighbours(
 ) -> None:
     model = describer(encoder, decoder)
     for config in (model.config, SampleConfig(seed=3)):
-        for one, file in zip(model.caption(files, config=config), files, strict=True):
-            if isinstance(config, SampleConfig) and file != files[0]:
-                break  # noise is a function of the place in the list
-            (alone,) = model.caption([file], config=config)
+        for number, one in enumerate(model.caption(files, config=config)):
+            (alone,) = model.caption([files[number]], config=config, examples=[number])
             assert alone.texts == one.texts
             assert alone.hypotheses[0].log_probability == pytest.approx(one.hypotheses[0].log_probability, abs=1e-4)
 
@@ -181,6 +180,21 @@ def test_a_bad_picture_does_not_end_the_others(run: Path, table: Path, tmp_path:
     assert said.code == 3
     assert len(said.out.splitlines()) == 2
     assert "bad.png" in said.err
+
+
+def test_a_drawn_caption_depends_on_its_place_in_the_command_and_not_on_bad_neighbours(
+    run: Path, table: Path, tmp_path: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bad.png").write_bytes(b"not a picture")
+    good = [table.parent / f"{number}.png" for number in range(6)]
+    draw = ("--sample", "--set", "seed=5", "--no-tune")
+    alone = foveate("caption", run, *good, *draw).out.splitlines()
+    assert len(set(alone)) == 6
+    assert foveate("caption", run, *good, tmp_path / "bad.png", *draw).out.splitlines() == [*alone, ""]
+    others = foveate("caption", run, *good[:2], tmp_path / "bad.png", *good[3:], *draw).out.splitlines()
+    assert others == [*alone[:2], "", *alone[3:]]
+    monkeypatch.setattr(side, "TOGETHER", 4)
+    assert foveate("caption", run, *good, *draw).out.splitlines() == alone
 
 
 def test_class_tokens_have_no_place_and_unknown_words_no_trace(files: list[Path]) -> None:

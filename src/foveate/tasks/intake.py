@@ -56,10 +56,17 @@ class Intake:
 
         Raises DataError after the last thing if one could not be read; for a thing alone, its own error.
         """
-        failed = total = 0
+        return self.numbered(lambda some, numbers: f(some), together=together)
+
+    def numbered(
+        self, f: Callable[[Sequence[Any], Sequence[int]], Sequence[Answer]], *, together: int = 1
+    ) -> Iterator[tuple[Any, Answer | None]]:
+        """`answers`, by a function that also gets the places of the things among all, from 0, for random numbers. Those
+        that cannot be read have a place, too.
+        """
+        failed, total = 0, 0
         while group := list(islice(self._things, together)):
-            for thing, answer in _answered(group, f):
-                total += 1
+            for thing, answer in _answered(list(enumerate(group, start=total)), f):
                 if not isinstance(answer, _Failure):
                     yield thing, answer
                     continue
@@ -68,6 +75,7 @@ class Intake:
                 failed += 1
                 tell(f"foveate {self.command}: {answer.error}")
                 yield thing, None
+            total += len(group)
         if failed:
             raise DataError(f"{failed:,} of {counted(total, 'input')} could not be read; the reasons are above.")
 
@@ -121,18 +129,18 @@ def _of_names(names: Iterable[str], read: Read) -> Iterator[Any]:
 
 
 def _answered(
-    group: Sequence[Any], f: Callable[[Sequence[Any]], Sequence[Answer]]
+    group: Sequence[tuple[int, Any]], f: Callable[[Sequence[Any], Sequence[int]], Sequence[Answer]]
 ) -> list[tuple[Any, Answer | _Failure]]:
     """Things with their answers, one by one if one of them cannot be read."""
-    group = [_read(thing) for thing in group]
-    readable = [thing for thing in group if not isinstance(thing, _Failure)]
+    group = [(number, _read(thing)) for number, thing in group]
+    readable = [(number, thing) for number, thing in group if not isinstance(thing, _Failure)]
     try:
-        answers = iter(f(readable) if readable else ())
+        answers = iter(f([thing for _, thing in readable], [number for number, _ in readable]) if readable else ())
     except DataError as error:
         if len(group) == 1:
-            return [(group[0], _Failure(error))]
-        return [one for thing in group for one in _answered([thing], f)]
-    return [(thing, thing if isinstance(thing, _Failure) else next(answers)) for thing in group]
+            return [(group[0][1], _Failure(error))]
+        return [one for numbered in group for one in _answered([numbered], f)]
+    return [(thing, thing if isinstance(thing, _Failure) else next(answers)) for _, thing in group]
 
 
 def _read(thing: Any) -> Any:

@@ -41,6 +41,16 @@ def test_answers_stand_in_the_order_of_the_names(together: int) -> None:
     assert [next(answers)[1] for _ in range(5)] == ["X", None, "A", None, "B"]
 
 
+@pytest.mark.parametrize("together", [1, 2, 3, 64])
+def test_the_number_of_a_thing_is_its_place_among_all_whoever_its_neighbours_are(together: int) -> None:
+    def number(some: Sequence[str], numbers: Sequence[int]) -> list[tuple[str, int]]:
+        return list(zip(upper(some), numbers, strict=True))
+
+    answers = Intake("caption", ["x", "missing", "folder", "y"], things).numbered(number, together=together)
+    numbered = [next(answers)[1] for _ in range(6)]
+    assert numbered == [("X", 0), None, ("A", 2), None, ("B", 4), ("Y", 5)]
+
+
 @pytest.mark.parametrize(("name", "message"), [("missing", "no such file"), ("bad", "is damaged")])
 def test_the_error_of_a_thing_alone_is_that_of_the_command(
     name: str, message: str, capsys: pytest.CaptureFixture[str]

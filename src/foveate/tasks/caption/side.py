@@ -199,8 +199,8 @@ class CaptionSide(Side):
         describer = self.load(arguments.run, precision=arguments.precision)
         config = decode_config(describer.config, arguments)
         names = (name.strip() for chunk in chunks(arguments.inputs) for name in chunk if name.strip())
-        answers = Intake(arguments.command, names, describer.rows.things).answers(
-            lambda some: describer.caption(some, config=config), together=TOGETHER
+        answers = Intake(arguments.command, names, describer.rows.things).numbered(
+            lambda some, numbers: describer.caption(some, config=config, examples=numbers), together=TOGETHER
         )
         for number, (_, caption) in enumerate(answers, start=1):
             if caption is None:

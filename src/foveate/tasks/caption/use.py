@@ -46,7 +46,7 @@ class Caption:
 
 class Describer(Looking):
     """Describes pictures with a trained model. A result depends neither on the batch size nor on its neighbours in a
-    batch.
+    batch; one that is drawn depends on the seed and the picture's number.
     """
 
     model: Captioner
@@ -81,21 +81,31 @@ class Describer(Looking):
             model.to(torch.bfloat16)
         return cls(model, rows, tokeniser, config.decode, form=config.text, max_text=config.longest_text)._of(folder)
 
-    def caption(self, things: Sequence[Any], *, config: DecodeConfig | None = None) -> list[Caption]:
+    def caption(
+        self, things: Sequence[Any], *, config: DecodeConfig | None = None, examples: Sequence[int] | None = None
+    ) -> list[Caption]:
         """The captions of several pictures: paths, or the `rows.things(path)` of a file.
 
-        Raises DataError for a picture that the model cannot read.
+        `examples` numbers the pictures for the noise of sampling, by default from 0. Raises DataError for a picture
+        that the model cannot read.
         """
         if isinstance(things, str | Path) or not isinstance(things, Sequence):
             raise TypeError(f"`caption` takes a list of pictures, not {type(things).__name__}: [{str(things)!r:.60}].")
-        return self.of_rows([self.row(thing) for thing in things], [str(thing) for thing in things], config=config)
+        rows, names = [self.row(thing) for thing in things], [str(thing) for thing in things]
+        return self.of_rows(rows, names, config=config, examples=examples)
 
     @torch.inference_mode()
     def of_rows(
-        self, rows: Sequence[Row], names: Sequence[str], *, config: DecodeConfig | None = None
+        self,
+        rows: Sequence[Row],
+        names: Sequence[str],
+        *,
+        config: DecodeConfig | None = None,
+        examples: Sequence[int] | None = None,
     ) -> list[Caption]:
-        """The captions of rows of patches, with their names."""
+        """The captions of rows of patches, with their names; `examples` as for `caption`."""
         config = self.config if config is None else config
+        numbers = range(len(rows)) if examples is None else examples
         captions: dict[int, Caption] = {}
         for group in groups([len(row) for row in rows], BUDGET):
             grid = self.model.encode(Batch.of([rows[index] for index in group]))
@@ -105,7 +115,7 @@ class Describer(Looking):
                 sentences=len(group),
                 config=config,
                 max_length=min(config.max_length, max(self.max_text - 1, 1)),
-                examples=group,
+                examples=[numbers[index] for index in group],
             )
             for index, hypotheses in zip(group, answers, strict=True):
                 texts = tuple(self.tokeniser.decode(one.tokens) for one in hypotheses)
