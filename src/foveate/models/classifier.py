@@ -50,7 +50,8 @@ class ClassifierConfig:
     @property
     def positions(self) -> int | None:
         """The length of the longest text in tokens, of the longest recording in frames; None without a limit."""
-        limits = (getattr(self.encoder, "positions", None), shortest(getattr(self.pooling, "attention", None)))
+        encoder = _with_class_tokens(self) if isinstance(self.encoder, ViTConfig) else self.encoder
+        limits = (getattr(encoder, "positions", None), shortest(getattr(self.pooling, "attention", None)))
         longest = min((limit for limit in limits if limit is not None), default=None)
         return longest if longest is None or self.subsampling is None else longest * self.subsampling.factor
 

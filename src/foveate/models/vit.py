@@ -76,9 +76,11 @@ class ViTConfig:
 
     @property
     def positions(self) -> int | None:
-        """The largest number of patches that the attention can read beside class tokens; None without a limit."""
+        """The largest number of patches that the attention can read beside class tokens, none where the pooling decides
+        on them; None without a limit.
+        """
         limit = shortest(self.block.encoder_attention)
-        return None if limit is None else limit - (1 if self.class_tokens is None else self.class_tokens)
+        return None if limit is None else limit - (self.class_tokens or 0)
 
     def build_encoder(self, source: int | Input) -> "ViT":
         """The encoder for patches. Raises ValueError for another input, and for an attention with another grid."""

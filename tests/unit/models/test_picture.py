@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, gelu, layer_norm, scaled_dot_product_attention
 
 from foveate.attention import AttentionConfig, GridGaussianConfig, GridRotary, global_tokens, neighbourhood, record
+from foveate.attention.efficient import LinformerConfig
 from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.row import Row
-from foveate.models import ClassifierConfig, PictureCNNConfig, ResNetConfig, ViTConfig
+from foveate.models import CaptionerConfig, ClassifierConfig, PictureCNNConfig, ResNetConfig, ViTConfig
 from foveate.models.convolution import GridNetwork
 from foveate.models.vit import ViT
 from foveate.nn import BlockConfig, FirstPoolingConfig, MaxPoolingConfig, MeanPoolingConfig, Patches
@@ -261,6 +262,22 @@ def test_a_configuration_names_the_encoders_and_their_positions() -> None:
     assert config.build(PATCHES, LABELS).encoder.class_tokens == 2
     assert build(ClassifierConfig, {"encoder": "picture_cnn"}, where="").encoder == PictureCNNConfig()
     assert build(ClassifierConfig, {"encoder": "resnet"}, where="").encoder == ResNetConfig()
+
+
+@pytest.mark.parametrize(
+    ("pooling", "class_tokens"), [(MeanPoolingConfig(), 0), (FIRST, 1), (FirstPoolingConfig(count=2), 2)]
+)
+def test_a_limit_of_the_attention_leaves_room_for_the_class_tokens_that_the_pooling_reads(
+    pooling: Any, class_tokens: int
+) -> None:
+    attention = LinformerConfig(max_length=15 + class_tokens)
+    encoder = ViTConfig(block=replace(block(), encoder_attention=attention), num_layers=1)
+    config = ClassifierConfig(encoder=encoder, pooling=pooling)
+    assert config.positions == config.build(PATCHES, LABELS).max_length == 15
+    named = replace(config, encoder=replace(encoder, class_tokens=class_tokens))
+    assert named.positions == named.build(PATCHES, LABELS).max_length == 15
+    captioner = CaptionerConfig(encoder=encoder)
+    assert captioner.positions == captioner.build(PATCHES, LABELS).encoder.max_length == 15 + class_tokens
 
 
 def test_a_published_vit_has_its_number_of_weights() -> None:
