@@ -11,6 +11,7 @@ import torch
 from foveate.attention import AdditiveConfig, AttentionConfig, HardConfig
 from foveate.data.batch import Batch
 from foveate.data.image import ImageReader, ImageRows
+from foveate.data.image_augmentation import ImageAugmentationConfig
 from foveate.data.tokeniser import BOS, EOS, WordTokeniser
 from foveate.decode import BeamConfig, SampleConfig
 from foveate.errors import UsageError
@@ -195,6 +196,11 @@ def test_a_drawn_caption_depends_on_its_place_in_the_command_and_not_on_bad_neig
     assert others == [*alone[:2], "", *alone[3:]]
     monkeypatch.setattr(side, "TOGETHER", 4)
     assert foveate("caption", run, *good, *draw).out.splitlines() == alone
+
+
+def test_captions_are_not_mixed() -> None:
+    with pytest.raises(ValueError, match=r"mixup=0\.4 blends the labels of two pictures, and captions cannot be"):
+        CaptionConfig(reader=ImageReader(augmentation=ImageAugmentationConfig(mixup=0.4)))
 
 
 def test_class_tokens_have_no_place_and_unknown_words_no_trace(files: list[Path]) -> None:

@@ -66,6 +66,11 @@ class CaptionConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
+        if self.reader.augmentation is not None and self.reader.augmentation.mixup:
+            raise ValueError(
+                f"reader.augmentation.mixup={self.reader.augmentation.mixup} blends the labels of two pictures, and "
+                "captions cannot be blended. Leave mixup out"
+            )
         require_seed(self.seed)
 
     @property
