@@ -12,6 +12,8 @@ from foveate.attention import AdditiveConfig, AttentionConfig, HardConfig
 from foveate.data.batch import Batch
 from foveate.data.image import ImageReader, ImageRows
 from foveate.data.image_augmentation import ImageAugmentationConfig
+from foveate.data.parallel import ParallelData
+from foveate.data.store import FeatureStore
 from foveate.data.tokeniser import BOS, EOS, WordTokeniser
 from foveate.decode import BeamConfig, SampleConfig
 from foveate.errors import UsageError
@@ -196,6 +198,14 @@ def test_a_drawn_caption_depends_on_its_place_in_the_command_and_not_on_bad_neig
     assert others == [*alone[:2], "", *alone[3:]]
     monkeypatch.setattr(side, "TOGETHER", 4)
     assert foveate("caption", run, *good, *draw).out.splitlines() == alone
+
+
+def test_stored_pictures_are_bytes_and_equal_the_rows_in_use(table: Path, run: Path) -> None:
+    rows, stored = Describer.load(run).rows, FeatureStore.open(run / "data" / "valid" / "source")
+    lines = ParallelData.open(run / "data" / "valid").lines.tolist()
+    assert (stored.folder / stored.file).stat().st_size == len(stored) * 16 * 16
+    for number, line in enumerate(lines):
+        assert (stored[number] == rows.row(table.parent / f"{(line - 1) // 2}.png").values).all()
 
 
 def test_captions_are_not_mixed() -> None:

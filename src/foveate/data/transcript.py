@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from foveate.config import setting
 from foveate.data.parallel import LeftOut, ParallelData
 from foveate.data.preparation import resumable
-from foveate.data.reader import Example, RowMaker, stored_type
+from foveate.data.reader import Example, RowMaker, stored_levels, stored_type
 from foveate.data.row import Row
 from foveate.data.store import FeatureStore, TokenStore
 from foveate.data.text import normalise, short
@@ -151,13 +152,12 @@ def prepare_transcripts(
         raise UsageError(f"{needs}, and {what} are {rows.input}.")
     tally = _Tally(TranscriptReport(what=what, max_length=max_length, max_text=max_text), tokeniser, room)
     varied = varied and varies(rows)
+    vectors = partial(FeatureStore.writer, dtype=stored_type(rows), levels=stored_levels(rows))
     with (
         resumable(Path(folder), rows) as maker,
         draft_folder(Path(folder)) as draft,
-        FeatureStore.writer(draft / "source", width, dtype=stored_type(rows)) as sources,
-        FeatureStore.writer(draft / "variants", width, dtype=stored_type(rows))
-        if varied
-        else contextlib.nullcontext() as variants,
+        vectors(draft / "source", width) as sources,
+        vectors(draft / "variants", width) if varied else contextlib.nullcontext() as variants,
         TokenStore.writer(draft / "target", tokeniser.digest(), vocab_size=tokeniser.vocab_size) as targets,
         TokenStore.writer(draft / "lines", "") as lines,
     ):
