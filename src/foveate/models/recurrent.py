@@ -217,7 +217,7 @@ def reinforce_for(attention: Mechanism | None) -> Reinforce | None:
 
 
 def reinforcement(
-    reinforce: Reinforce, samples: list[Choice], logits: Float[Tensor, "tokens vocab"], target: Batch
+    reinforce: nn.Module, samples: list[Choice], logits: Float[Tensor, "tokens vocab"], target: Batch
 ) -> Float[Tensor, ""]:
     """The loss that trains sampled attention, from its choices at each step and the teacher-forced logits."""
     words = _by_sentence(logits, Seq2Seq.predicted(target), target)

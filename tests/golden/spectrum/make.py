@@ -38,4 +38,5 @@ def main() -> None:
     print(json.dumps({name: np.round(value, 5).tolist() for name, value in numbers.items()}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -30,6 +30,7 @@ from foveate.nn import (
     WindowEncoderConfig,
 )
 from foveate.nn.loss import cross_entropy
+from foveate.tasks.transcribe.task import TranscribeConfig
 
 WIDTH, VOCAB = 6, 9
 BLOCK = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="pre")
@@ -249,16 +250,25 @@ def test_inference_in_bfloat16_is_near() -> None:
 
 
 def settings_on(page: str) -> list[str]:
-    """The lines of the TOML blocks of a page: each is one setting of a recogniser."""
+    """The lines of the TOML blocks of a page: each is one setting of a recogniser, or of its run."""
     text = (Path(__file__).parents[3] / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 
 
+def recogniser_by(line: str) -> Recogniser:
+    """The recogniser of one line of TOML, under the first of its rules if there are any."""
+    settings = tomllib.loads(line)
+    if not {"views", "model"} & set(settings):
+        return build(RecogniserConfig, settings).build(Vectors(12), VOCAB)
+    config = build(TranscribeConfig, settings)
+    model = config.model.build(Vectors(12), VOCAB)
+    return model.under(config.views[0]) if config.views else model
+
+
 @pytest.mark.parametrize("line", settings_on("docs/tasks/transcription.md"))
 def test_every_setting_of_the_page_makes_a_recogniser_that_learns(line: str) -> None:
-    config = build(RecogniserConfig, tomllib.loads(line))
     source = Batch.of([np.ones((40, 12), np.float32), np.zeros((33, 12), np.float32)])
-    loss = config.build(Vectors(12), VOCAB).loss(source, Batch.of([[1, 5, 2], [1, 6, 7, 2]]))
+    loss = recogniser_by(line).loss(source, Batch.of([[1, 5, 2], [1, 6, 7, 2]]))
     loss.backward()
     assert loss.isfinite()

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from foveate.config import build
 from foveate.data.waveform import wav
@@ -25,6 +26,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "texts.tsv").write_text("".join(f"{line}\tx\n" for line in words))
     (folder / "one.wav").write_bytes(wav(np.sin(np.arange(8_000) / 5), 8_000))
     (folder / "clips.tsv").write_text("".join(f"one.wav\t{line}\n" for line in words))
+    Image.new("RGB", (8, 8), "teal").save(folder / "one.png")
+    (folder / "captions.tsv").write_text("".join(f"one.png\t{line}\n" for line in words))
     lengths = np.full(len(words), 40)
     np.savez(folder / "vectors.npz", inputs=np.eye(lengths.sum(), 2), lengths=lengths, labels=np.array(words))
     return folder
@@ -38,6 +41,7 @@ DATA = {
     "classify": ("data", "texts.tsv"),
     "transcribe": ("data", "vectors.npz"),
     "speak": ("data", "clips.tsv"),
+    "caption": ("data", "captions.tsv"),
 }
 
 
