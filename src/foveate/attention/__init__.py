@@ -1,6 +1,6 @@
 """The algebra of attention: scores, visibility and normalisers are values; an `Attention` joins them."""
 
-from foveate.attention.attention import Attention, Explanation
+from foveate.attention.attention import Attention
 from foveate.attention.bias import (
     Alibi,
     AlibiConfig,
@@ -16,6 +16,7 @@ from foveate.attention.bias import (
 from foveate.attention.chooser import Plan
 from foveate.attention.efficient import AnyMechanismConfig, LocalMonotonicConfig, LocalPredictiveConfig
 from foveate.attention.efficient.pattern import PredictedCentre
+from foveate.attention.explanation import Explanation
 from foveate.attention.mechanism import AttentionConfig, Mechanism, MechanismConfig
 from foveate.attention.normaliser import (
     Entmax,

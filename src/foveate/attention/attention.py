@@ -2,18 +2,19 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate import machine
-from foveate.attention import check, display, record
+from foveate.attention import check, record
 from foveate.attention.bias import Bias
 from foveate.attention.chooser import Choice, Plan, PlannedPath, choose
 from foveate.attention.claim import condition
+from foveate.attention.explanation import Explanation, Shows
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.paths import PATHS
 from foveate.attention.paths.materialised import biased_scores, materialise
@@ -39,38 +40,6 @@ RULES = 64
 """Rules that change with the data, for which choices are kept."""
 Centre = Callable[[Tensor, Positions], Float[Tensor, "#batch #heads query 1"]]
 """From queries to where in the keys each wants to look, as in the local attention of Luong et al. 2015."""
-
-
-Shows = Literal["exact", "implied", "projected"]
-
-
-@dataclass(frozen=True, eq=False)
-class Explanation:
-    """Everything on the way from queries and keys to the context, materialised."""
-
-    scores: Float[Tensor, "batch heads query key"]
-    visible: Bool[Tensor, "batch heads query key"]
-    weights: Float[Tensor, "batch heads query key"]
-    context: Float[Tensor, "batch heads query value_head_dim"]
-    shows: Shows = "exact"
-    """exact: the weights that are computed with; implied: they follow from the formula but are never made when it runs;
-    projected: over mixtures of keys, not over keys.
-    """
-
-    def __repr__(self) -> str:
-        return f"<Explanation: {display.sizes(self.weights.shape)}; {self._facts()}>"
-
-    def _repr_html_(self) -> str:
-        """The sizes, and small maps of the first example's heads."""
-        facts = f"<p>Explanation: {display.sizes(self.weights.shape)}; {self._facts()}</p>"
-        return facts + display.maps(self.weights[0], self.visible[0]) if len(self.weights) else facts
-
-    def _facts(self) -> str:
-        pairs = self.visible.numel()
-        share = 100 * float(self.visible.sum()) / pairs if pairs else 0.0
-        odd = int((~self.weights.isfinite()).sum())
-        lost = f", {display.counted(odd, 'weight')} not a number" if odd else ""
-        return f"{self.shows} weights, {share:.3g} % of the pairs visible{lost}; context {tuple(self.context.shape)}"
 
 
 class Attention(nn.Module):

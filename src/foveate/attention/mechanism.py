@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from foveate.attention.attention import Attention, Explanation
+from foveate.attention.attention import Attention
 from foveate.attention.bias import BiasConfig
 from foveate.attention.chooser import Plan
+from foveate.attention.explanation import Explanation
 from foveate.attention.normaliser import NormaliserConfig, Softmax
 from foveate.attention.position import Positions
 from foveate.attention.score import ScaledDot, ScoreConfig

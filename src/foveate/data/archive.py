@@ -54,19 +54,19 @@ def read_archive(
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]:
-    with archive.open(member) as content:
-        _require_bytes(content, member.file_size)
+    _require_bytes(archive, member)
     with archive.open(member) as content:
         array: np.ndarray = npy.read_array(content, allow_pickle=False)
         content.read(1)  # zipfile compares the checksum at the end
         return array
 
 
-def _require_bytes(content: zipfile.ZipExtFile, size: int) -> None:
+def _require_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
     """Raise ValueError for a header of an array that has more bytes than the file."""
-    version = npy.read_magic(content)
-    if version not in _HEADERS:
-        raise ValueError(f"Arrays of version {version} hold no plain numbers.")
-    shape, _, dtype = _HEADERS[version](content)
-    if math.prod(shape) * max(dtype.itemsize, 1) > size - content.tell():
-        raise ValueError(f"The header promises the shape {shape}.")
+    with archive.open(member) as content:
+        version = npy.read_magic(content)
+        if version not in _HEADERS:
+            raise ValueError(f"Arrays of version {version} hold no plain numbers.")
+        shape, _, dtype = _HEADERS[version](content)
+        if math.prod(shape) * max(dtype.itemsize, 1) > member.file_size - content.tell():
+            raise ValueError(f"The header promises the shape {shape}.")

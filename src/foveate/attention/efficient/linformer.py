@@ -8,8 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention import check
-from foveate.attention.attention import Attention, Explanation
+from foveate.attention.attention import Attention
 from foveate.attention.chooser import Plan
+from foveate.attention.explanation import Explanation
 from foveate.attention.mechanism import (
     Context,
     Key,

@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.attention import check
-from foveate.attention.attention import Explanation
 from foveate.attention.chooser import Plan, PlannedPath
+from foveate.attention.explanation import Explanation
 from foveate.attention.mechanism import (
     Context,
     Demand,

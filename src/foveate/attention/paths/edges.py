@@ -7,7 +7,7 @@ other bias is asked about nodes and the keys that they see, because it may tell 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,6 +18,7 @@ from foveate.attention.bias import Bias, bias_values, is_by_pair
 from foveate.attention.check import require_equal_width
 from foveate.attention.claim import describes
 from foveate.attention.normaliser import Normaliser, softmax_temperature, tells_place
+from foveate.attention.paths.edge_position import by_edge, chosen_places, lined_up, of_edges
 from foveate.attention.paths.edge_sum import Lists, neighbour_context, serves
 from foveate.attention.paths.path import (
     Cost,
@@ -69,7 +70,7 @@ class _Graph:
     @cached_property
     def at(self) -> Positions:
         """Positions with one example for each edge of each example."""
-        return _by_edge(self.nodes, self.source, self.target)
+        return by_edge(self.nodes, self.source, self.target)
 
     @cached_property
     def lists(self) -> Lists:
@@ -101,7 +102,7 @@ class EdgesPath(ShippedPath):
         if (
             at.previous is not None
             or at.query_bucket is not None
-            or not (_lined_up(at.query[..., 0]) and _lined_up(at.key[..., 0, :]))
+            or not (lined_up(at.query[..., 0]) and lined_up(at.key[..., 0, :]))
         ):
             reasons.append("nodes do not stand one after the other")
         return reasons
@@ -250,7 +251,7 @@ def _edges_at(visibility: Visibility, at: Positions) -> _Graph:
     graph = _Graph(source, target, None, at)
     if not beside.hides:
         return graph
-    visible = _of_edges(beside(graph.at), len(source))
+    visible = of_edges(beside(graph.at), len(source))
     if visible.shape[0] == visible.shape[1] == 1:
         shown = visible[0, 0]
         return _Graph(source[shown], target[shown], None, at)
@@ -264,26 +265,6 @@ def _loops(rule: EdgeList, at: Positions) -> Int[Tensor, "2 loops"]:
     both = at.query[0, 0, :, 0]
     both = both[torch.isin(both, at.key[0, 0, 0])]
     return torch.stack([both, both])
-
-
-def _by_edge(at: Positions, source: Tensor, target: Tensor) -> Positions:
-    """Each edge (of each example, where examples differ) as an example with one query and one key."""
-    parts = (at.real, at.centre, at.query_segment, at.key_segment)
-    batch = max([1, *(part.shape[0] for part in parts if part is not None)])
-
-    def end(part: Tensor, node: Tensor) -> Tensor:
-        chosen = part.expand(batch, *part.shape[1:]).flatten(2)[:, :, node]  # batch #heads edges
-        return chosen.transpose(1, 2).flatten(0, 1)[..., None, None]
-
-    return at.changed(of_query=lambda part: end(part, target), of_key=lambda part: end(part, source), uncut_real=None)
-
-
-def _of_edges(answer: Tensor, edges: int) -> Tensor:
-    """An answer for edges as examples, rearranged to `#batch #heads edges`."""
-    if not edges:
-        return answer.new_zeros(1, 1, 0)
-    examples = max(answer.shape[0] // edges, 1)
-    return answer[..., 0, 0].expand(examples * edges, -1).unflatten(0, (examples, edges)).transpose(1, 2)
 
 
 def _weights(
@@ -305,24 +286,18 @@ def _edge_biases(bias: Bias, graph: _Graph, dtype: torch.dtype) -> Float[Tensor,
     if not len(graph.source):
         return torch.zeros(1, 1, 0, device=graph.at.device)
     if is_by_pair(bias):
-        return _of_edges(bias_values(bias, graph.at, dtype), len(graph.source))
+        return of_edges(bias_values(bias, graph.at, dtype), len(graph.source))
     nodes, degree = graph.target.unique_consecutive(return_counts=True)
     parts, start = [], 0
     for targets, counts in zip(nodes.split(NODES), degree.split(NODES), strict=True):
         stop = start + int(counts.sum())
         sources, column = graph.source[start:stop].unique(return_inverse=True)
-        answer = bias_values(bias, _chosen(graph.nodes, targets, sources), dtype)
+        answer = bias_values(bias, chosen_places(graph.nodes, targets, sources), dtype)
         answer = answer.expand(-1, -1, len(targets), len(sources))
         row = torch.arange(len(targets), device=column.device).repeat_interleave(counts)
         parts.append(answer[:, :, row, column])
         start = stop
     return torch.cat(parts, dim=2)
-
-
-def _chosen(at: Positions, targets: Int[Tensor, " rows"], sources: Int[Tensor, " columns"]) -> Positions:
-    """Some of the queries, and some of the keys."""
-    uncut: dict[str, Any] = {"uncut_keys": at.all_keys, "uncut_real": at.all_real}
-    return at.changed(of_query=lambda part: part[:, :, targets], of_key=lambda part: part[..., sources], **uncut)
 
 
 def _softmax(scores: Float[Tensor, "batch heads edges"], graph: _Graph, nodes: int) -> Tensor:
@@ -398,7 +373,3 @@ def _precise(rows: Tensor) -> Tensor:
 def _silenced(rows: Float[Tensor, "batch heads edges dim"], graph: _Graph) -> Tensor:
     """Zeros in the rows of hidden edges: 0 · NaN is NaN."""
     return rows if graph.visible is None else torch.where(graph.visible[..., None], rows, 0.0)
-
-
-def _lined_up(places: Int[Tensor, "#batch #heads length"]) -> bool:
-    return places.shape[:2] == (1, 1) and bool((places.diff() == 1).all())
