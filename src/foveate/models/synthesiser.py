@@ -75,7 +75,8 @@ class SynthesiserConfig:
 class Writing:
     """Frames that the decoder has written, and the logits of "the text ends here", one for each frame.
 
-    `weights` are those of attention in each step, None if the score does not read those of the step before.
+    `weights` are those of attention in each step, None without guidance if the score does not read those of the step
+    before.
     """
 
     frames: Float[Tensor, "frames width"]
@@ -140,6 +141,8 @@ class Synthesiser(nn.Module):
         target = torch.where(real, speech.widened(size).features, 0.0).to(self.prenet.weight.dtype)
         before = torch.nn.functional.pad(target[:, size - 1 :: size], (0, 0, 1, 0))[:, :steps]
         memory, weights = self._remember(text, steps)
+        if weights is None and self.config.guidance:  # which needs the weights of each step, whatever the score reads
+            weights = memory.hidden.new_zeros(memory.hidden.shape[:2])
         prenet = self._read(before)
         state, context = self._begin(memory)
         outputs, places = [], []
@@ -157,8 +160,7 @@ class Synthesiser(nn.Module):
     def loss(self, text: Batch, speech: Batch) -> Float[Tensor, ""]:
         """Σ over frames of the mean squared error of both spectra, and of the cross-entropy of the end in nats.
 
-        With `guidance`, attention that reads its own weights also pays for weights far from the diagonal: see
-        `off_diagonal`.
+        With `guidance`, attention also pays for weights far from the diagonal: see `off_diagonal`.
         """
         written = self(text, speech)
         packing = Packing(speech.lengths, speech.length)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.attention import AdditiveConfig, AttentionConfig, record
+from foveate.attention import AdditiveConfig, AttentionConfig, LocationAwareConfig, record
 from foveate.data.batch import Batch
 from foveate.models.synthesiser import SynthesiserConfig, off_diagonal
 from foveate.nn.encoder import RNNEncoderConfig, TransformerEncoderConfig
@@ -190,6 +190,30 @@ def test_guidance_is_added_to_the_loss_and_reaches_the_attention() -> None:
     assert bool(gradient.abs().sum() > 0)
     other = config(attention=AttentionConfig(score=AdditiveConfig())).build(LETTERS, WIDTH)
     assert other(text, speech).weights is None
+
+
+@pytest.mark.parametrize("score", [AdditiveConfig(hidden_dim=8), LocationAwareConfig(hidden_dim=8)], ids=str)
+def test_guidance_is_the_same_for_scores_that_read_weights_and_for_those_that_do_not(
+    score: AdditiveConfig | LocationAwareConfig,
+) -> None:
+    models = []
+    for guidance in (0.0, 2.0):
+        torch.manual_seed(0)
+        settings = {"attention": AttentionConfig(score=score), "dropout": 0.0, "prenet_dropout": 0.0}
+        models.append(config(guidance=guidance, **settings).build(LETTERS, WIDTH))
+    text, speech = batch(pairs(3, seed=5))
+    plain, guided = (model(text, speech) for model in models)
+    torch.testing.assert_close(guided.frames, plain.frames)
+    assert guided.weights is not None
+    with record(models[1]) as recording:
+        models[1](text, speech)
+    torch.testing.assert_close(guided.weights, recording["attention"].weights()[:, 0])
+    size = models[1].config.reduction
+    price = 2 * size * off_diagonal(guided.weights, -(-speech.lengths // size), text.lengths)
+    losses = [model.loss(text, speech) for model in models]
+    torch.testing.assert_close(losses[1] - losses[0], price, rtol=1e-3, atol=1e-3)
+    (gradient,) = torch.autograd.grad(price, [models[1].attention.score.query_weight])
+    assert bool(gradient.abs().sum() > 0)
 
 
 def test_sizes_that_are_not_positive_are_refused() -> None:
