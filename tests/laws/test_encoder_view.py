@@ -27,13 +27,15 @@ from foveate.attention import (
 )
 from foveate.attention.efficient import LinearConfig
 from foveate.data.batch import Batch
-from foveate.data.feature import VectorReader
+from foveate.data.feature import VectorReader, VectorRows
+from foveate.data.tokeniser import CharacterTokeniser
 from foveate.decode import CTCConfig, PrefixStream, prefix_search
 from foveate.errors import UsageError
 from foveate.models import Recogniser, RecogniserConfig, TransformerSpellerConfig
 from foveate.nn import BlockConfig, RNNEncoderConfig, SubsamplingConfig, TransformerEncoderConfig, Vectors
 from foveate.tasks.transcribe.encoder_view import ViewedBatch
 from foveate.tasks.transcribe.task import TranscribeConfig, TranscribeDataConfig, TranscribeTask
+from foveate.tasks.transcribe.use import Transcriber
 from foveate.train import TrainConfig, fit
 
 WIDTH, VOCAB = 5, 7
@@ -104,6 +106,44 @@ def test_a_view_has_the_weights_of_its_model_and_leaves_it_as_it_was() -> None:
         view.encode(recordings(30))
     visible = recording.records[-1].weights()[0, 0] > 0
     assert torch.equal(visible, chunk(4, left=2)(recording.records[-1].at)[0, 0])
+
+
+def test_a_view_has_a_mode_of_its_own_which_is_first_that_of_its_model() -> None:
+    model = built(configured(everything(), dropout=0.2, speller=True))
+    for mode in (True, False):
+        view = model.train(mode).under(chunk(4, left=2))
+        assert {part.training for part in view.modules()} == {mode}
+        view.train(not mode)
+        assert {part.training for part in model.modules()} == {mode}
+        assert {part.training for part in view.modules()} == {not mode}
+
+
+def test_a_record_of_a_model_contains_its_views_and_a_record_of_a_view_no_other() -> None:
+    model, x = built(configured(everything(), speller=True)).eval(), recordings(30)
+    names = [f"encoder.blocks.{number}.attention.attention" for number in range(2)]
+    view = model.under(chunk(4, left=2))
+    with record(model) as own, torch.no_grad():
+        view.under(window(left=3, right=0)).encode(x)
+    assert [one.name for one in own] == names
+    with record(view) as recording, torch.no_grad():
+        model.encode(x)
+        assert not recording.records
+        view.encode(x)
+    assert [one.name for one in recording] == names
+
+
+def test_a_transcript_under_a_view_of_a_model_in_training_is_without_dropout() -> None:
+    letters = CharacterTokeniser.train(["abc"])
+    torch.manual_seed(3)
+    model = configured(everything(), dropout=0.5).build(Vectors(WIDTH), letters.vocab_size)
+    rows = VectorRows(mean=(0.0,) * WIDTH, deviation=(1.0,) * WIDTH)
+    transcriber, x = Transcriber(model, rows, letters), recordings(60, 40)
+    with torch.no_grad():
+        expected = transcriber.under("chunk(4, left=2)").model.ctc(x)[0]
+        model.train()
+        assert torch.equal(transcriber.under("chunk(4, left=2)").model.ctc(x)[0], expected)
+        assert not torch.equal(model.under(chunk(4, left=2)).ctc(x)[0], expected)
+    assert model.encoder.training
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)

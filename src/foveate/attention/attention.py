@@ -142,7 +142,7 @@ class Attention(nn.Module):
         choices = self.__dict__.setdefault("_chosen_over", {})
         if len(choices) > RULES:
             choices.clear()
-        parts = {"visibility": visibility, "site": self} | ({} if bias is None else {"bias": bias})
+        parts = {"visibility": visibility, "_site": self} | ({} if bias is None else {"bias": bias})
         other.__dict__.update(self.__dict__, **own, **parts)
         other.__dict__["_chosen"] = choices.setdefault((visibility, condition(other.bias)), {})
         return other

@@ -221,7 +221,17 @@ def is_recording() -> bool:
 def is_recorded(attention: nn.Module) -> bool:
     """Whether a recording is on whose model holds this attention."""
     recording = _active.get()
-    return recording is not None and id(getattr(attention, "site", attention)) in recording.names
+    return recording is not None and _name(recording, attention) is not None
+
+
+def _name(recording: Recording, attention: nn.Module) -> str | None:
+    """The name of an attention in the model of a recording, or that of the attention that it is a view of."""
+    part: nn.Module | None = attention
+    while part is not None:
+        if (name := recording.names.get(id(part))) is not None:
+            return name
+        part = part.__dict__.get("_site")
+    return None
 
 
 def note(
@@ -239,7 +249,7 @@ def note(
     keys.
     """
     recording = _active.get()
-    if recording is None or (name := recording.names.get(id(getattr(attention, "site", attention)))) is None:
+    if recording is None or (name := _name(recording, attention)) is None:
         return
     assert isinstance(attention, Formula)
     at = replace(at)  # without the facts that are kept with them, which a record does not need

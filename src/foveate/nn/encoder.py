@@ -297,7 +297,7 @@ class TransformerEncoder(Encoder):
             require_for_batches("The rule", rule)
         except ValueError as error:
             raise UsageError(f"{error}.") from None
-        blocks = nn.ModuleList()
+        blocks = nn.ModuleList().train(self.blocks.training)
         for block in self._encoder:
             try:
                 blocks.append(with_part(block, "attention", restricted(block.attention, rule)))

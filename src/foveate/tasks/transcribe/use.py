@@ -192,7 +192,7 @@ class Transcriber(Looking):
         Raises UsageError for an encoder that no rule can restrict, ValueError for text that is not a rule.
         """
         view = copy(self)
-        view.model = self.model.under(Visibility.parse(rule) if isinstance(rule, str) else rule)
+        view.model = self.model.under(Visibility.parse(rule) if isinstance(rule, str) else rule).eval()
         return view
 
     def stream(self, config: CTCConfig | None = None) -> TextStream:
