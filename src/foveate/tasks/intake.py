@@ -107,11 +107,13 @@ def intake(rows: RowMaker, arguments: argparse.Namespace, *, sound: bool = False
 def _pipe(rows: RowMaker, rate: int | None) -> Pipe:
     if not isinstance(rows, AudioRows):
         raise UsageError("This model reads vectors, not sound: name files.")
+    if sys.stdin is None:  # the shell closed it: <&-
+        raise DataError("standard input is closed. Name a file, or send a WAV file.")
     return Pipe.of(sys.stdin.buffer, rate)
 
 
 def _is_wave() -> bool:
-    peek = getattr(sys.stdin.buffer, "peek", None)
+    peek = getattr(getattr(sys.stdin, "buffer", None), "peek", None)
     return peek is not None and peek(4)[:4] == b"RIFF"
 
 

@@ -1,11 +1,13 @@
 """Inputs are answered in order; a bad one is reported, counted, and does not end the others."""
 
+import argparse
 from collections.abc import Iterator, Sequence
 
 import pytest
 
+from foveate.data.audio import AudioReader, AudioRows
 from foveate.errors import DataError, UsageError
-from foveate.tasks.intake import Intake, Later
+from foveate.tasks.intake import Intake, Later, intake
 
 
 def things(name: str) -> Iterator[str]:
@@ -77,3 +79,12 @@ def test_a_usage_error_ends_the_command() -> None:
 
     with pytest.raises(UsageError, match="not like this"):
         list(Intake("tag", ["x", "y"], things).answers(refuse))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_standard_input_that_is_closed_is_an_error_in_words(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = AudioRows(AudioReader(rate=8_000, bands=4), mean=(0.0,) * 4, deviation=(1.0,) * 4)
+    arguments = argparse.Namespace(command="transcribe", inputs=[], rate=None)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(DataError, match=r"^standard input is closed\. Name a file"):
+        list(intake(rows, arguments, sound=True, whole=whole).answers(lambda some: [str(one) for one in some]))
