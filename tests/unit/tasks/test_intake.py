@@ -83,7 +83,7 @@ def test_a_usage_error_ends_the_command() -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_standard_input_that_is_closed_is_an_error_in_words(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = AudioRows(AudioReader(rate=8_000, bands=4), mean=(0.0,) * 4, deviation=(1.0,) * 4)
+    rows = AudioRows(settings=AudioReader(rate=8_000, bands=4), mean=(0.0,) * 4, deviation=(1.0,) * 4)
     arguments = argparse.Namespace(command="transcribe", inputs=[], rate=None)
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(DataError, match=r"^standard input is closed\. Name a file"):
