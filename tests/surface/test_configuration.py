@@ -8,6 +8,7 @@ import torch
 
 from foveate.cli.setup import resolve, task_of
 from foveate.config import build, read_toml, to_dict, to_toml
+from foveate.data.image import ImageReader
 from foveate.models import BERTConfig, GPTConfig, ModelConfig
 from foveate.nn import Patches, Vectors
 from foveate.tasks import TASKS
@@ -17,7 +18,9 @@ MODELS = {
     "language_model": lambda config: config.model.build(100),
     "masked_language_model": lambda config: config.model.build(100),
     "tag": lambda config: config.model.build(100, 10, 30),
-    "classify": lambda config: config.model.build(100, 10),
+    "classify": lambda config: config.model.build(
+        Patches(size=8, channels=1, grid=(8, 8)) if isinstance(config.reader, ImageReader) else 100, 10
+    ),
     "transcribe": lambda config: config.model.build(Vectors(80), 100),
     "speak": lambda config: config.model.build(100, 80),
     "caption": lambda config: config.model.build(Patches(size=8, channels=1, grid=(8, 8)), 100),
