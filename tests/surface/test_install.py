@@ -132,7 +132,9 @@ def place(tmp_path: Path) -> Place:
     for number in range(24):
         label, pixels = ("dark", "light")[number % 2], np.full((8, 8), 200 * (number % 2) + number, np.uint8)
         (folder / "pictures" / label).mkdir(parents=True, exist_ok=True)
-        (folder / "pictures" / label / f"{number}.png").write_bytes(encode(pixels, GREY))
+        for path in (folder / "pictures" / label / f"{number}.png", folder / "picture.png"):
+            path.write_bytes(encode(pixels, GREY))
+    (folder / "captions.tsv").write_text("".join(f"picture.png\ta square number {number}\n" for number in range(24)))
     clips = list(tones(20, seed=0))
     for number, clip in enumerate([*clips, clips[0]]):
         name = "one.wav" if number == len(clips) else f"{number}.wav"

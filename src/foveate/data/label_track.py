@@ -135,7 +135,7 @@ def _of_audacity(path: Path, recording: str | None) -> Iterator[Segment]:
 
 def _of_ctm(path: Path, recording: str | None) -> Iterator[Segment]:
     others: dict[str, None] = {}
-    known = False
+    name: str | None = None
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip() or line.startswith(";;"):
             continue
@@ -145,13 +145,17 @@ def _of_ctm(path: Path, recording: str | None) -> Iterator[Segment]:
                 f"{path}:{number}: the line has {len(cells)} columns. Write recording, channel, start, duration, label "
                 "and, if you like, a confidence."
             )
-        if recording is not None and cells[0] not in (recording, Path(recording).stem):
+        if recording is not None and not {cells[0], Path(cells[0]).name} & {recording, Path(recording).stem}:
             others[cells[0]] = None
             continue
-        known = True
+        name = cells[0] if name is None else name
+        if recording is not None and Path(cells[0]).parent != Path(name).parent:
+            raise DataError(
+                f"{path}:{number}: {cells[0]!r} and {name!r} are both named {recording!r}. Write a file for each."
+            )
         start, duration = (_seconds(cell, path, number) for cell in cells[2:4])
         yield Segment(start, start + duration, cells[4], number)
-    if others and not known:
+    if others and name is None:
         raise DataError(
             f"{path} has no line of {recording!r}, only of {listing(map(repr, others), _NAMED)}. The first column is "
             "the name of the recording's file."

@@ -156,7 +156,7 @@ class Guest(Attention):
             if len(self._formulas) >= FORMULAS:  # sinks that are new in each call would accumulate
                 self._formulas.clear()
             attention = self._combined(at.demand, at.sinks)
-            object.__setattr__(attention, "site", self)  # not a submodule; records get the name of this site
+            object.__setattr__(attention, "_site", self)  # not a submodule; records get the name of this site
             self._formulas[kind] = (attention, parts)  # the parts stay alive, so that their ids are not reused
         return self._formulas[kind][0]
 

@@ -150,6 +150,7 @@ def test_a_tier_that_cannot_be_read_is_refused(tier: str | None, message: str, t
         ("a.txt", "1\t1\ta\n", "a.txt:1: 'a' from 1.000 to 1.000 s has no duration. Give it one"),
         ("a.txt", "-1\t1\ta\n", "a.txt:1: 'a' from -1.000 to 1.000 s begins before the recording."),
         ("a.ctm", "a 1 0 0.25\n", "a.ctm:1: the line has 4 columns. Write recording, channel, start, duration, label"),
+        ("a.ctm", "x/a 1 0 1 s\ny/a 1 0 1 s\n", "a.ctm:2: 'y/a' and 'x/a' are both named 'a'. Write a file for each."),
         ("a.ctm", "b 1 0 0.25 x\n", "a.ctm has no line of 'a', only of 'b'."),
         ("a.lab", "0 0.5 s\n", "a.lab:1: '0 0.5 s' is not a segment. Write start, end and label, with whole numbers"),
         ("a.wav", "", "a.wav does not end with .txt, .tsv, .ctm, .lab, .TextGrid."),
