@@ -134,7 +134,8 @@ def place(tmp_path: Path) -> Place:
         (folder / "pictures" / label).mkdir(parents=True, exist_ok=True)
         for path in (folder / "pictures" / label / f"{number}.png", folder / "picture.png"):
             path.write_bytes(encode(pixels, GREY))
-    (folder / "captions.tsv").write_text("".join(f"picture.png\ta square number {number}\n" for number in range(24)))
+    pictures = [path.relative_to(folder) for path in sorted((folder / "pictures").rglob("*.png"))]
+    (folder / "captions.tsv").write_text("".join(f"{path}\ta {path.parent.name} square\n" for path in pictures))
     clips = list(tones(20, seed=0))
     for number, clip in enumerate([*clips, clips[0]]):
         name = "one.wav" if number == len(clips) else f"{number}.wav"
