@@ -43,9 +43,7 @@ class GraphAttentionConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphConvolutionConfig:
-    """Graph convolutions. The defaults are those of Kipf and Welling 2017, section 5.2."""
-
+class _BaselineConfig:
     num_layers: int = 2
     hidden_dim: int = 16
     dropout: float = setting(0.5, "on the input of each layer")
@@ -53,6 +51,11 @@ class GraphConvolutionConfig:
     def __post_init__(self) -> None:
         require_positive(num_layers=self.num_layers, hidden_dim=self.hidden_dim)
         require_rates(dropout=self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphConvolutionConfig(_BaselineConfig):
+    """Graph convolutions. The defaults are those of Kipf and Welling 2017, section 5.2."""
 
     def build(self, width: int, output_dim: int, *, edge_dim: int = 0) -> "GraphConvolutionEncoder":
         """The model for nodes with `width` features. It does not read features of edges."""
@@ -60,16 +63,8 @@ class GraphConvolutionConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeMLPConfig:
+class NodeMLPConfig(_BaselineConfig):
     """A perceptron for each node by itself, the baseline that does not know the edges."""
-
-    num_layers: int = 2
-    hidden_dim: int = 16
-    dropout: float = setting(0.5, "on the input of each layer")
-
-    def __post_init__(self) -> None:
-        require_positive(num_layers=self.num_layers, hidden_dim=self.hidden_dim)
-        require_rates(dropout=self.dropout)
 
     def build(self, width: int, output_dim: int, *, edge_dim: int = 0) -> "NodeMLP":
         """The model for nodes with `width` features. It does not read edges."""
