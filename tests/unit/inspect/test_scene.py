@@ -100,6 +100,10 @@ def test_a_damaged_picture_is_refused(change: object, message: str) -> None:
         (lambda: Track.of_nodes("ab", [[0, 2], [1, 0]]), "numbers of the 2 nodes"),
         (lambda: Track.of_nodes("ab", [[0], [1]], places=[[0, 0]]), "2 nodes need 2 places"),
         (lambda: Track.of_nodes("ab", [[0], [1]], places=[[0, 0], [0, 2]]), "from 0 to 1"),
+        (lambda: Track.of_nodes("ab", [[0], [1]], bonds=[]), "1 edges need 1 bonds"),
+        (lambda: Track(labels=("a", "b"), edges=((0,), (1,)), bonds=("quadruple",)), "single, double"),
+        (lambda: Track.of_nodes("ab", [[0], [1]], notes=["first"]), "2 labels have 1 notes"),
+        (lambda: Track.of_nodes("ab", [[0], [1]], focus=2), "position 2, but there are 2"),
     ],
 )
 def test_a_scene_that_does_not_fit_is_refused(make: object, message: str) -> None:
@@ -115,3 +119,30 @@ def test_edges_and_places_may_be_tensors() -> None:
 def test_a_part_of_the_patches_has_no_picture() -> None:
     part = patched().select(rows=slice(0, 2))
     assert part.tracks["source (part)"].picture is None
+
+
+def molecule() -> Trace:
+    """Ethanol, whose read-out looks at its oxygen."""
+    pairs, bonds = [[0, 1, 1, 2], [1, 0, 2, 1]], ["single"] * 4
+    atoms = Track.of_nodes("CCO", pairs, bonds=bonds, notes=["atom 1", "atom 2", "atom 3"], focus=2).placed()
+    tracks = {"atoms": atoms, "molecule": Track(labels=("CCO",))}
+    read = given(torch.tensor([[[0.1, 0.2, 0.7]]]), kind="cross", tracks=("molecule", "atoms"), name="readout")
+    return Trace(tracks=tracks, sites=(given(torch.eye(3)[None], tracks=("atoms", "atoms")), read))
+
+
+def test_a_molecule_reads_back_whole(tmp_path: Path) -> None:
+    path = write_trace(molecule(), tmp_path / "a.trace")
+    assert json.loads((path / "trace.json").read_text())["version"] == 2
+    track = read_trace(path).tracks["atoms"]
+    assert track == molecule().tracks["atoms"]
+    assert (track.bonds, track.notes, track.focus) == (("single",) * 4, ("atom 1", "atom 2", "atom 3"), 2)
+    part = molecule().select(rows=slice(1, 3)).tracks["atoms (part)"]
+    assert (part.bonds, part.notes, part.focus) == (None, ("atom 2", "atom 3"), None)
+
+
+@pytest.mark.parametrize("damage", [{"bonds": ["odd"] * 4}, {"bonds": 4}, {"notes": [1]}, {"focus": 7}, {"focus": "a"}])
+def test_a_damaged_molecule_is_refused(damage: dict[str, object]) -> None:
+    header = molecule().header()
+    header["sequences"]["atoms"] |= damage
+    with pytest.raises(DataError):
+        parsed(header, lambda file: molecule().sites[0 if file == "site-000.safetensors" else 1].tensors, "here")

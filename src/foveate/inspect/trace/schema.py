@@ -36,6 +36,9 @@ class TrackHeader:
     picture: Any = None
     sound: Any = None
     places: Any = None
+    bonds: Any = None
+    notes: tuple[str, ...] | None = None
+    focus: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

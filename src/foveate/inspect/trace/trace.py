@@ -16,7 +16,7 @@ from foveate.inspect.trace.site import Site, layer_of
 from foveate.inspect.trace.track import SCENES, Track
 
 FORMAT, VERSIONS = "foveate-trace", (1, 2)
-"""Version 2 has pictures, sounds and places; a trace without them is written as version 1, for older readers."""
+"""Version 2 has pictures, sounds, places, bonds, notes and a focus; a trace without them is written as version 1."""
 EMBEDDED = 64_000_000
 """The limit on the size of tensors that a notebook displays in the viewer, in bytes."""
 LEEWAY = 1e-3

@@ -6,13 +6,17 @@ from typing import Any, Literal
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import readable, word_spans
+from foveate.inspect.graph_layout import arranged
 from foveate.inspect.trace.media import Picture
 from foveate.inspect.trace.sound import Sound
 
 Span = tuple[int, int]
 TrackKind = Literal["tokens", "patches", "frames", "nodes"]
-SCENES = frozenset({"picture", "sound", "places"})
+BONDS = ("single", "double", "triple", "aromatic")
+SCENES = frozenset({"picture", "sound", "places", "bonds", "notes", "focus"})
 """The fields of a track that version 2 of traces has added."""
+SPANNING = ("words", "sentences", "grid", "edges", "bonds", "focus", "picture", "sound")
+"""The fields of a track that a part of its positions does not have."""
 _SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔")
 
 
@@ -43,7 +47,13 @@ class Track:
     """The picture of patches, or the spectrogram whose columns are frames."""
     sound: Sound | None = None
     places: tuple[tuple[float, float], ...] | None = None
-    """The places of nodes in a drawing: from the left and from above, 0 to 1."""
+    """The places of nodes in a drawing: from the left and from above, 0 to 1, both in the same unit."""
+    bonds: tuple[str, ...] | None = None
+    """The kind of each edge of a molecule, one of `BONDS`."""
+    notes: tuple[str, ...] | None = None
+    """For each label, what else is known: the predicted and the true label of a node, the number of an atom."""
+    focus: int | None = None
+    """The position that the track was made for, such as a node among its neighbours. The viewer begins with it."""
 
     def __post_init__(self) -> None:
         for name in ("words", "sentences"):
@@ -92,11 +102,38 @@ class Track:
         return cls(**{**settings, "picture": _pictured(settings.get("picture")), "sound": _heard(recording)})
 
     @classmethod
-    def of_nodes(cls, labels: Sequence[str], edges: Any, *, places: Any = None) -> "Track":
+    def of_nodes(
+        cls,
+        labels: Sequence[str],
+        edges: Any,
+        *,
+        places: Any = None,
+        bonds: Sequence[str] | None = None,
+        notes: Sequence[str] | None = None,
+        focus: int | None = None,
+    ) -> "Track":
         """Nodes of a graph, with its edges (sources above targets) and the places of nodes in a drawing. The viewer
-        computes missing places.
+        computes missing places, `placed` those of a graph around a node.
+
+        >>> bonds = ["double", "single", "single"]
+        >>> Track.of_nodes("COHH", [[0, 0, 0], [1, 2, 3]], bonds=bonds, focus=0).placed().places[:2]
+        ((0.5, 0.5), (0.5, 0.0))
         """
-        return cls(labels=tuple(labels), kind="nodes", edges=_frozen(_plain(edges)), places=_places(_plain(places)))
+        return cls(
+            labels=tuple(labels),
+            kind="nodes",
+            edges=_frozen(_plain(edges)),
+            places=_places(_plain(places)),
+            bonds=None if bonds is None else tuple(bonds),
+            notes=None if notes is None else tuple(notes),
+            focus=focus,
+        )
+
+    def placed(self) -> "Track":
+        """The track with places of nodes: its own, or computed ones, in rings about `focus` by the number of edges."""
+        if self.places is not None or self.edges is None:
+            return self
+        return replace(self, places=arranged(len(self), self.edges, self.focus))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -109,8 +146,9 @@ class Track:
         """The track of some positions, without spans, pictures and edges, which may be incomplete."""
         offsets = None if self.offsets is None else self.offsets[rows]
         places = None if self.places is None else self.places[rows]
-        torn: dict[str, Any] = dict.fromkeys(("words", "sentences", "grid", "edges", "picture", "sound"))
-        return replace(self, labels=self.labels[rows], offsets=offsets, places=places, **torn)
+        notes = None if self.notes is None else self.notes[rows]
+        torn: dict[str, Any] = dict.fromkeys(SPANNING)
+        return replace(self, labels=self.labels[rows], offsets=offsets, places=places, notes=notes, **torn)
 
     def spans(self, level: Literal["word", "sentence"]) -> tuple[Span, ...]:
         """The units of a semantic level; without units, every label is one."""
@@ -176,6 +214,13 @@ def _require_scene(track: Track) -> None:
             or any(not 0 <= end < count for end in ends)
         ):
             raise UsageError(f"Edges are two rows of equal length, sources and targets, numbers of the {count} nodes.")
+    edges = 0 if track.edges is None else len(track.edges[0])
+    if track.bonds is not None and (len(track.bonds) != edges or not set(track.bonds) <= set(BONDS)):
+        raise UsageError(f"{edges} edges need {edges} bonds, each one of {', '.join(BONDS)}.")
+    if track.notes is not None and len(track.notes) != count:
+        raise UsageError(f"{count} labels have {len(track.notes)} notes: give one for each label.")
+    if track.focus is not None and not 0 <= track.focus < count:
+        raise UsageError(f"The focus is position {track.focus}, but there are {count}, counted from 0.")
 
 
 def _heard(recording: Any) -> Sound | None:
