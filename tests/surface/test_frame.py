@@ -153,6 +153,46 @@ def test_a_trace_has_the_labels_and_the_sound_of_its_frames(
     assert all(len({track.labels[place].rpartition(" ")[2] for place in range(*word)}) == 1 for word in track.words)
 
 
+def test_a_look_maps_the_probabilities_of_labels_beside_the_true_ones(
+    data: Path, run: Path, tmp_path: Path, foveate: Any
+) -> None:
+    recording, true = data.parent / "0.wav", tmp_path / "0.txt"
+    true.write_text("0.0\t0.2\tlow\n0.3\t0.5\tnew\n")
+    looked = foveate("look", run, recording, "--target", true, "--trace", tmp_path / "kept")
+    assert looked.code == 0, looked.err
+    trace = read_trace(tmp_path / "kept")
+    labels, segments, gold = (trace[name].weights(0)[0] for name in ("labels", "segments", "true labels"))
+    labeller = FrameLabeller.load(run)
+    (labelled,) = labeller.label(list(labeller.rows.things(str(recording))))
+    assert trace.tracks["labels"].labels == (*labeller.vocabulary.labels.names, "new")
+    assert trace.tracks["segments"].labels == labelled.phones
+    assert torch.allclose(labels.sum(0), torch.ones(48))
+    rows = [trace.tracks["labels"].labels.index(label) for label in labelled.labels]
+    likely = torch.tensor(labelled.probabilities)
+    assert torch.allclose(labels[rows, torch.arange(48)], likely)
+    assert torch.allclose(segments.sum(0), likely)
+    assert bool((segments > 0).sum(0).eq(1).all())
+    named = trace.tracks["labels"].labels
+    assert [named[row] for row in gold.argmax(0).tolist()] == ["low"] * 19 + ["-"] * 10 + ["new"] * 19
+    assert torch.equal(gold.sum(0), torch.ones(48))
+    assert trace.sites[trace.opening[0]].name == "labels"
+
+
+def test_segments_are_drawn_along_the_time_of_a_recording(data: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
+    recording, true = data.parent / "0.wav", data.parent / "0.txt"
+    grid = tmp_path / "0.TextGrid"
+    assert foveate("look", run, recording, "--target", true, "--out", grid).code == 0
+    (labelled,) = (labeller := FrameLabeller.load(run)).label(list(labeller.rows.things(str(recording))))
+    for tier, segments in (("labels", labelled.segments), ("true labels", read_track(true).segments)):
+        drawn = [(one.label, one.start, one.end) for one in read_track(grid, tier=tier).segments]
+        assert drawn == [(one.label, pytest.approx(one.start), pytest.approx(one.end)) for one in segments]
+    assert foveate("look", run, recording, "--out", tmp_path / "0.ctm").code == 0
+    assert (tmp_path / "0.ctm").read_text() == foveate("tag", run, recording, "--format", "ctm").out
+    (tmp_path / "late.txt").write_text("0.0\t0.7\tlow\n")
+    said = foveate("look", run, recording, "--target", tmp_path / "late.txt")
+    assert (said.code, "late.txt:1: 'low' ends at 0.700 s, and" in said.err) == (3, True)
+
+
 def test_variants_are_compared_on_the_same_stretches(data: Path, tmp_path: Path, foveate: Any) -> None:
     lines = (line.split("\t") for line in data.read_text().splitlines())
     stretches = (f"{data.parent}/{path}\t0.1\t0.45\t{data.parent}/{track}\n" for path, track in lines)
@@ -248,6 +288,10 @@ def test_vectors_with_a_list_of_labels_have_no_time(tmp_path: Path, foveate: Any
     assert foveate("train", "tag", "--data", tmp_path / "data.tsv", "--out", run, *FEW).code == 0
     printed = foveate("tag", run, tmp_path / "0.npy").out.splitlines()
     assert (printed[0].split("\t")[0], printed[-1].split("\t")[1]) == ("0", "5")
+    drawn = foveate("look", run, tmp_path / "0.npy", "--target", tmp_path / "0.txt")
+    assert (drawn.code, "up" in drawn.out, "down" in drawn.out) == (0, True, True), drawn.err
+    said = foveate("look", run, tmp_path / "0.npy", "--target", tmp_path / "1.txt")
+    assert (said.code, "0.npy has 5 vectors, and" in said.err) == (3, True), said.err
     said = foveate("tag", run, tmp_path / "0.npy", "--format", "ctm")
     assert (said.code, "0.npy has vectors without a time. Set track.hop" in said.err) == (2, True)
     said = foveate("evaluate", run, "--data", tmp_path / "data.tsv", "--columns", "0,1")

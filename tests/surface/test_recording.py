@@ -346,6 +346,25 @@ def test_a_rule_for_the_encoder_is_a_setting_of_the_command(
     assert (said.code, "--set visibility: " in said.err, "Did you mean 'chunk'?" in said.err) == (2, True, True)
 
 
+def test_a_look_is_restricted_by_a_rule(clips: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
+    one, seen = clips.parent / "00.wav", {}
+    for name, view in (("own", ()), ("chunks", ("--set", "visibility=chunk(4, left=0)"))):
+        looked = foveate("look", run, one, *view, "--trace", tmp_path / name)
+        assert (looked.code, "not trained under" in looked.err) == (0, bool(view)), looked.err
+        trace = read_trace(tmp_path / name)
+        site = next(site for site in trace.sites if site.kind == "self" and site.query == "source")
+        weights, visible = site.weights(0)
+        seen[name] = weights.new_ones(weights.shape).bool() if visible is None else visible
+        text = foveate("transcribe", run, one, *view).out.rstrip("\n")
+        assert trace.tracks["target"].text == text
+    place = torch.arange(len(seen["own"]))
+    same = place[:, None] // 4 == place[None, :] // 4
+    assert torch.equal(seen["chunks"], seen["own"] & same)
+    assert not bool(same.all())
+    said = foveate("look", run, one, "--set", "kind=ctc")
+    assert (said.code, "--set goes with searches, or names a rule as visibility=RULE" in said.err) == (2, True)
+
+
 def test_variants_are_compared_on_the_same_recordings(clips: Path, tmp_path: Path, foveate: Any) -> None:
     words = ("--vary", "model.encoder.num_layers=1,2", "--seeds", "2", "--budget", "steps=2", "--out", tmp_path / "out")
     said = foveate("compare", "transcribe", "--data", clips, *words, *QUICK, *SMALL[2:])

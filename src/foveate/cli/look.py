@@ -18,7 +18,7 @@ from foveate.tasks.option import (
 from foveate.voice import say, screen
 
 if TYPE_CHECKING:
-    from foveate.inspect import Alignment, Trace
+    from foveate.inspect import Alignment, TimeAlignment, Trace
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,7 @@ examples:
   foveate look run/ "…" --trace kept.trace
   foveate look kept.trace                                         opens the viewer
   foveate look kept.trace --site 3 --head 0 --scale log --svg head.svg
+  foveate look frames/ talk.wav --target talk.TextGrid            a tagger's labels along the time, and the true ones
   foveate look kept.trace --steps 2 --out steps.pdf               one query's attention, term by term
 
 The viewer is reachable from this machine only, at an address that cannot be guessed. The extension of --out chooses the
@@ -43,7 +44,10 @@ times .TextGrid .ctm .json .svg .pdf .png .txt
     parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
     parser.add_argument("--text", dest="viewed", metavar="TEXT", help="the source text, to open in the viewer")
     parser.add_argument(
-        "--target", metavar="TEXT", help="align with this target instead of the model's own translation"
+        "--target",
+        metavar="TEXT",
+        help="align with this target instead of the model's own translation; for a tagger of recordings, the file with "
+        "the true label track",
     )
     parser.add_argument("--out", metavar="FILE", help="write a picture or links instead of drawing in the terminal")
     parser.add_argument("--words", action="store_true", help="merge pieces into words")
@@ -133,6 +137,7 @@ class _Kept:
     """A trace without its model, as a `foveate.tasks.side.Sight`, which would import torch."""
 
     alignment: Callable[[argparse.Namespace], None] = staticmethod(lambda arguments: None)
+    times = alignment
     rerunner = None
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -162,15 +167,18 @@ def _of_run(arguments: argparse.Namespace) -> Any:
 
 def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     """The steps of one query, or an alignment, in the terminal or in a file."""
-    from foveate.inspect import alignment, terminal, write
+    from foveate.inspect import alignment, terminal, times, write
     from foveate.inspect.view import hears
 
     if arguments.steps is not None:
         _walk(arguments, sight.trace)
         return
-    drawn: Alignment | None = sight.alignment(arguments)
-    if drawn is None and hears(sight.trace, _site(arguments, sight.trace)):
-        _draw_times(arguments, sight.trace)
+    heard: TimeAlignment | None = sight.times(arguments)
+    drawn: Alignment | None = None if heard else sight.alignment(arguments)
+    if heard is None and drawn is None and hears(sight.trace, _site(arguments, sight.trace)):
+        heard = times(sight.trace, site=_site(arguments, sight.trace), head=arguments.head)
+    if heard is not None:
+        _draw_times(arguments, sight.trace, heard)
         return
     if drawn is None:
         drawn = alignment(sight.trace, site=_site(arguments, sight.trace), head=arguments.head)
@@ -183,15 +191,14 @@ def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     say(f"Wrote {write(drawn, arguments.out, scale=arguments.scale, dpi=_dpi(arguments))}.")
 
 
-def _draw_times(arguments: argparse.Namespace, trace: "Trace") -> None:
-    """The words of a recording along its time, in the terminal or in a file."""
-    from foveate.inspect import strip, times, write_times
+def _draw_times(arguments: argparse.Namespace, trace: "Trace", heard: "TimeAlignment") -> None:
+    """Words or labels along the time of a recording, in the terminal or in a file."""
+    from foveate.inspect import strip, write_times
 
-    site = _site(arguments, trace)
-    heard = times(trace, site=site, head=arguments.head)
     if arguments.out is None:
         print(strip(heard, width=screen()["width"]))
         return
+    site = _site(arguments, trace)
     frames = trace.tracks[trace.sites[trace.opening[0] if site is None else trace.index(site)].key]
     path = write_times(heard, arguments.out, sound=frames.sound, picture=frames.picture, dpi=_dpi(arguments))
     say(f"Wrote {path}.")

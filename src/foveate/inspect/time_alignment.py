@@ -138,19 +138,26 @@ class TimeAlignment:
         """All tiers as a TextGrid of Praat: see `foveate.inspect.time_file`."""
         return text_grid(self.name, self.seconds, self.tiers)
 
-    def ctm(self, tier: str = "words") -> str:
-        """One tier as lines of NIST's CTM. The lines of several recordings may follow one another in one file."""
-        return ctm(self.name, self.tier(tier))
+    @property
+    def first(self) -> str:
+        """The name of the tier that is drawn and written where one is enough: the words, otherwise the first."""
+        return "words" if "words" in self.tiers else next(iter(self.tiers), "words")
+
+    def ctm(self, tier: str | None = None) -> str:
+        """One tier, the `first` unless it is named, as lines of NIST's CTM. The lines of several recordings may follow
+        one another in one file.
+        """
+        return ctm(self.name, self.tier(self.first if tier is None else tier))
 
     def json(self) -> str:
         """All tiers as JSON."""
         return json_text(self.name, self.seconds, self.tiers)
 
     def __str__(self) -> str:
-        """The words as a picture for a terminal; the gist of an alignment without words."""
+        """The first tier as a picture for a terminal; the gist of an alignment without labels in it."""
         from foveate.inspect.figure.time_strip import strip
 
-        return strip(self) if self.tiers.get("words") else repr(self)
+        return strip(self) if self.tiers.get(self.first) else repr(self)
 
     def __repr__(self) -> str:
         first = next(iter(self.tiers.values()), ())

@@ -61,7 +61,8 @@ def times(
     frames, text = trace.tracks[here.key], trace.tracks[here.query]
     if not hears(trace, site) or frames.hop is None:
         raise UsageError(
-            f"{here.title} does not align text with sound: its keys are {frames.kind}, its queries {text.kind}."
+            f"{here.title} does not align text with sound: its keys are {frames.kind}, its queries {text.kind}"
+            f"{'' if text.words or text.kind != 'tokens' else ' without words'}."
         )
     table = alignment(trace, site=site, head=head)
     return TimeAlignment.of_weights(
@@ -71,10 +72,13 @@ def times(
 
 
 def hears(trace: "Trace", site: int | str | None = None) -> bool:
-    """Whether a site, or the one that `trace` opens with, aligns text with frames of sound."""
+    """Whether a site, or the one that `trace` opens with, aligns text with frames of sound. Tokens without words, such as
+    the labels of a tagger, are not text: each of them may be heard several times.
+    """
     here = trace.sites[_site(trace, site)]
     frames, text = trace.tracks[here.key], trace.tracks[here.query]
-    return frames.kind == "frames" and frames.hop is not None and text.kind == "tokens" and here.shows != "projected"
+    spoken = text.kind == "tokens" and text.words is not None
+    return frames.kind == "frames" and frames.hop is not None and spoken and here.shows != "projected"
 
 
 def figure(

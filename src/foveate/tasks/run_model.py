@@ -160,10 +160,8 @@ def traced(
     if len(pieces) in lengths:
         tracks["source"] = pieces if isinstance(pieces, Track) else Track.of_pieces(pieces, text=text)
         if label is not None:
-            tracks["target"] = Track(labels=(label,))
-    weight = next(model.parameters())
-    pedigree = Pedigree(model=type(model).__name__, dtype=str(weight.dtype).removeprefix("torch."))
-    trace = Trace.of(observation, tracks, pedigree=pedigree)
+            tracks["target"] = Track(labels=(label,), words=((0, 1),))
+    trace = Trace.of(observation, tracks, pedigree=Pedigree.of(model))
     if not trace.sites:
         raise UsageError(
             f"This {type(model).__name__} has no attention, so there is nothing to look at: a recurrent network keeps "

@@ -18,7 +18,7 @@ import torch
 from foveate.config import build, modules_in, setting
 from foveate.data.text import read_lines, short
 from foveate.errors import UsageError
-from foveate.inspect import Trace
+from foveate.inspect import TimeAlignment, Trace
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.rerun import Rerunner
 from foveate.metrics import Score
@@ -87,6 +87,10 @@ class Sight:
 
     def alignment(self, arguments: argparse.Namespace) -> Alignment | None:
         """The alignment that is drawn without a viewer; None: the map that the viewer opens first."""
+        return None
+
+    def times(self, arguments: argparse.Namespace) -> TimeAlignment | None:
+        """The times that are drawn; None: those of the map, where its keys are frames of sound."""
         return None
 
     @property
@@ -216,13 +220,20 @@ class Side(ABC):
 
     def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
         """The attention of a run's model in a text that it reads once."""
+        reader = self.reader(arguments, text)
+        return Sight(lambda: reader.trace(self.thing(reader, text)))
+
+    def reader(self, arguments: argparse.Namespace, text: str) -> Any:
+        """The model of a run for `look`; a note names parts of the text that it does not know. Raises UsageError for
+        options of runs that translate.
+        """
         where = f"of the task {self.entry.name}"
         require_used(arguments, dict.fromkeys(("target", "beam", "set", "when"), "runs that translate"), (), where)
         reader = self.load(arguments.run, note=say)
         if arguments.precision == "bfloat16":
             reader.model.to(torch.bfloat16)
         Strangers(self.vocabulary(reader), say).note(self.parts(reader, text))
-        return Sight(lambda: reader.trace(self.thing(reader, text)))
+        return reader
 
     def thing(self, model: Any, text: str) -> Any:
         """The model's input for an argument of the command line."""

@@ -20,8 +20,9 @@ APART = 6
 """The least number of columns between two ticks."""
 
 
-def strip(alignment: "TimeAlignment", *, tier: str = "words", width: int = 80) -> str:
-    """One tier of a time alignment as lines of text in at most `width` columns, from about 50 on.
+def strip(alignment: "TimeAlignment", *, tier: str | None = None, width: int = 80) -> str:
+    """One tier of a time alignment, its `first` unless it is named, as lines of text in at most `width` columns, from
+    about 50 on.
 
     Each word has a line with its bar and its times in seconds; darker ends of a bar are columns that the word fills
     more. Each panel shows up to ten seconds.
@@ -37,6 +38,7 @@ def strip(alignment: "TimeAlignment", *, tier: str = "words", width: int = 80) -
 
     Raises `UsageError` for a tier that does not exist or is empty.
     """
+    tier = alignment.first if tier is None else tier
     labels = alignment.tier(tier)
     if not labels:
         raise UsageError(f"{alignment.name} has no {tier} to draw: nothing was recognised.")

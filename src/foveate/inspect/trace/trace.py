@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from torch import nn
+
 import foveate
 from foveate.attention import AttentionRecord, Recording
 from foveate.errors import DataError, FoveateError, UsageError
@@ -38,6 +40,12 @@ class Pedigree:
     """The largest |explain − run| of a context during recording; None if it was not measured."""
     rounding: float | None = None
     """The largest change of a weight by storing features in 16 bits, on sampled rows."""
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "Pedigree":
+        """The class of a model, and the type of its weights."""
+        dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+        return cls(model=type(model).__name__, dtype=dtype)
 
     @classmethod
     def read(cls, header: Mapping[str, Any]) -> "Pedigree":

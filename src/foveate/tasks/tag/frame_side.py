@@ -15,12 +15,13 @@ from foveate.data.audio_file import Clip
 from foveate.data.audio_table import is_table, stretch_cells
 from foveate.data.batch import Batch
 from foveate.data.feature import VectorReader
-from foveate.data.label_track import ENDINGS
+from foveate.data.label_track import ENDINGS, LabelTrack, read_labels, read_track
 from foveate.data.reader import Reader
 from foveate.data.text import read_lines
 from foveate.data.tracked import Tracked, read_tracked
 from foveate.decode.label_path import SmoothingConfig
 from foveate.errors import DataError, SetupError, UsageError
+from foveate.inspect import TimeAlignment
 from foveate.metrics import Score, phone_error_rate
 from foveate.nn.loss import cross_entropy
 from foveate.storage.draft import disk_errors
@@ -41,6 +42,7 @@ from foveate.tasks.run_plan import (
     require_fit,
     with_others,
 )
+from foveate.tasks.side import Sight
 from foveate.tasks.tag import TASK
 from foveate.tasks.tag.frame_task import FrameTask
 from foveate.tasks.tag.frame_use import SMOOTHING, FrameLabeller, LabelledFrames, collapsed
@@ -141,6 +143,21 @@ class FrameSide(LabellingSide):
         """The first thing that a file holds."""
         return next(model.things([text]))
 
+    def vocabulary(self, model: FrameLabeller) -> FrameLabeller:
+        return model
+
+    def sight(self, arguments: argparse.Namespace, text: str) -> "FrameSight":
+        """The probabilities of labels and the attention; --target is the file of the true labels."""
+        labeller = self.reader(argparse.Namespace(**{**vars(arguments), "target": None}), text)
+        target = None
+        if arguments.target is not None:
+            listed = labeller.vocabulary.clock is None
+            tier, name = labeller.vocabulary.track.tier, Path(text).name
+            target = (
+                read_labels(arguments.target) if listed else read_track(arguments.target, tier=tier, recording=name)
+            )
+        return FrameSight(labeller, self.thing(labeller, text), target)
+
     def use(self, arguments: argparse.Namespace) -> None:
         if arguments.columns and arguments.format:
             raise UsageError("--columns prints frames, and --format a track of segments. Leave one of them out.")
@@ -226,6 +243,20 @@ class FrameSide(LabellingSide):
         return Exported(labeller.model, labeller.vocabulary.save, meanings)
 
 
+class FrameSight(Sight):
+    """The labels of one recording, drawn as segments, and their maps beside its attention."""
+
+    def __init__(self, labeller: FrameLabeller, thing: Any, target: LabelTrack | Sequence[str] | None) -> None:
+        super().__init__(lambda: labeller.trace(thing, target))
+        self.labeller, self.thing, self.target = labeller, thing, target
+
+    def times(self, arguments: argparse.Namespace) -> TimeAlignment | None:
+        """The segments, unless --site or --layer names a map, or vectors have no time."""
+        if arguments.site is not None or arguments.layer is not None or self.labeller.vocabulary.clock is None:
+            return None
+        return self.labeller.times(self.thing, self.target if isinstance(self.target, LabelTrack) else None)
+
+
 def reader_of(path: str) -> Reader | None:
     """The reader of a table of files with label tracks; None for labelled words.
 
@@ -258,7 +289,7 @@ def _written(labelled: LabelledFrames, way: str) -> str:
         rows = zip(stamps, map(shown, labelled.labels), labelled.probabilities, strict=True)
         return "".join(f"{stamp}\t{label}\t{sure:.4f}\n" for stamp, label, sure in rows)
     times = labelled.times
-    return times.ctm("labels") if way == "ctm" else times.text_grid() if way == "textgrid" else times.json()
+    return times.ctm() if way == "ctm" else times.text_grid() if way == "textgrid" else times.json()
 
 
 def _phone_error(predicted: Predicted, labeller: FrameLabeller | None) -> Iterator[Score]:

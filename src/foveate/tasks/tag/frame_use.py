@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
-from foveate.data.label_track import Segment
+from foveate.data.label_track import LabelTrack, Segment
 from foveate.data.reader import RowMaker
 from foveate.data.row import Row
 from foveate.data.tracked import Clock, Tracked
@@ -21,14 +20,15 @@ from foveate.inspect import TimeAlignment, Trace, Track
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.looking import Looking
 from foveate.inspect.time_file import TimedLabel
+from foveate.inspect.trace import Pedigree
 from foveate.inspect.value import observed
 from foveate.models.tagger import FrameTagger
 from foveate.tasks.labelling import Predicted, load_labeller
-from foveate.tasks.run_model import require_positions, saved, traced
+from foveate.tasks.run_model import require_positions, saved
 from foveate.tasks.tag.frame_task import FrameVocabulary
+from foveate.tasks.tag.label_map import TRUE, runs, with_labels
 from foveate.tasks.tag.task import TagConfig
 
-ATTENDING = "`foveate train tag` with --set model.encoder=transformer trains one that attends."
 SMOOTHING = SmoothingConfig()
 """The smoothing of scores that compare both, where the configuration has none."""
 
@@ -165,21 +165,49 @@ class FrameLabeller(Looking):
         return results
 
     @torch.inference_mode()
-    def trace(self, text: Any) -> Trace:
-        """The attention of each vector of a thing. Raises UsageError for a model without attention, DataError as
-        `label` does.
+    def trace(self, text: Any, target: LabelTrack | Sequence[str] | None = None) -> Trace:
+        """The probability of each label for each vector of a thing, and the model's attention: see `with_labels`.
+        `target` are the true labels, which are shown beside: a label track, or a label for each vector.
+
+        Raises DataError as `label` does, and for a track that lasts longer than the recording.
         """
         row = self.row(text)
         observation = observed(self.model, lambda: self.model(Batch.of([row])))
-        return traced(self.model, observation, self.track(text), attending=ATTENDING)
+        (logs,) = self._log_probabilities([row])
+        labels, true = self._names(self._best(logs, self.smoothing)), None
+        if target is not None:
+            true = self._tracked(text, target).labels(
+                len(logs), self.vocabulary.clock, self.vocabulary.track.unlabelled
+            )
+        trace = Trace.of(observation, {"source": self._track(text, labels)}, pedigree=Pedigree.of(self.model))
+        return with_labels(trace, logs, self.vocabulary.labels.names, labels, true)
 
-    def track(self, thing: Any) -> Track:
-        """The frames of a thing with their labels, which are its words: zoomed out, a map has one place a segment."""
-        track = Track.of_settings(self.rows.track(thing))
+    def times(self, thing: Any, target: LabelTrack | None = None) -> TimeAlignment:
+        """The segments of a recording in the tier "labels", and beside them those of a label track.
+
+        Raises UsageError for vectors without a time, DataError for a track that lasts longer than the recording.
+        """
         (labelled,) = self.label([thing])
-        labels = tuple(f"{time} {label}" for time, label in zip(track.labels, labelled.labels, strict=True))
-        ends = np.cumsum([0, *(len(list(run)) for _, run in groupby(labelled.labels))]).tolist()
-        return replace(track, labels=labels, words=tuple(pairwise(ends)))
+        times = labelled.times
+        if target is None:
+            return times
+        self._tracked(thing, target)
+        true = (TimedLabel(one.label, one.start, min(one.end, times.seconds)) for one in target.segments)
+        return replace(times, tiers={**times.tiers, TRUE: tuple(one for one in true if one.start < one.end)})
+
+    def _tracked(self, thing: Any, target: LabelTrack | Sequence[str]) -> Tracked:
+        """A thing with its true labels. Raises DataError for a track that lasts longer than the recording."""
+        tracked = Tracked(1, thing, str(target) if isinstance(target, LabelTrack) else "the target", target)
+        tracked.require_within(self.rows)
+        return tracked
+
+    def _track(self, thing: Any, labels: Sequence[str]) -> Track:
+        """The vectors of a thing with their labels. Runs of equal ones are its words: zoomed out, a map has one place
+        for each.
+        """
+        track = Track.of_settings(self.rows.track(thing))
+        stamped = tuple(f"{time} {label}" for time, label in zip(track.labels, labels, strict=True))
+        return replace(track, labels=stamped, words=tuple(runs(labels)) or None)
 
     def map(self, thing: Any, *, most: int) -> Alignment:
         """The probability of each label (a row) for each of the first `most` vectors; labels that are nowhere likely

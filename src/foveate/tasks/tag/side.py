@@ -35,7 +35,7 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
-from foveate.tasks.side import Asked, Scored
+from foveate.tasks.side import Asked, Scored, Sight
 from foveate.tasks.tag import TASK
 from foveate.tasks.tag.frame_side import FRAMES, reader_of, reads_frames
 from foveate.tasks.tag.frame_task import FrameTask
@@ -104,6 +104,9 @@ class WordSide(LabellingSide):
 
     def vocabulary(self, model: Any) -> Any:
         return model
+
+    def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
+        return FRAMES.sight(arguments, text) if reads_frames(arguments.run) else super().sight(arguments, text)
 
     def use(self, arguments: argparse.Namespace) -> None:
         tagger = self.load(arguments.run)

@@ -31,7 +31,7 @@ from foveate.storage.draft import disk_errors
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.labelling import Parts
-from foveate.tasks.option import decode_config, metric_names
+from foveate.tasks.option import decode_config, metric_names, require_used
 from foveate.tasks.report_page import write_report
 from foveate.tasks.run_model import seeded
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, require_fit, vocabulary
@@ -132,6 +132,14 @@ class TranscribeSide(Side):
 
     def vocabulary(self, model: Transcriber) -> Any:
         return model
+
+    def reader(self, arguments: argparse.Namespace, text: str) -> Transcriber:
+        """The recogniser, whose encoder sees by the rule of `--set visibility=RULE`, too."""
+        arguments, rule = without_view(arguments)
+        require_used(
+            arguments, {"set": f"searches, or names a rule as {SETTING}=RULE"}, (), "of what a recogniser sees"
+        )
+        return seeing(super().reader(arguments, text), rule)
 
     def thing(self, model: Transcriber, text: str) -> Any:
         """The first thing that a file holds."""
