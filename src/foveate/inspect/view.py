@@ -72,8 +72,8 @@ def times(
 
 
 def hears(trace: "Trace", site: int | str | None = None) -> bool:
-    """Whether a site, or the one that `trace` opens with, aligns text with frames of sound. Tokens without words, such as
-    the labels of a tagger, are not text: each of them may be heard several times.
+    """Whether a site, or the one that `trace` opens with, aligns text with frames of sound. Tokens without words, such
+    as the labels of a tagger, are not text: each of them may be heard several times.
     """
     here = trace.sites[_site(trace, site)]
     frames, text = trace.tracks[here.key], trace.tracks[here.query]
