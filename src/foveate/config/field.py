@@ -22,6 +22,13 @@ def setting(default: T, help: str) -> T:
     return dataclasses.field(default=default, metadata={"help": help})
 
 
+def require_counts(settings: Any, *names: str) -> None:
+    """Raises ValueError for a setting that counts something and is less than 1."""
+    for name in names:
+        if getattr(settings, name) < 1:
+            raise ValueError(f"{name} must be at least 1, got {getattr(settings, name)}")
+
+
 def kind_of(cls: type) -> str:
     """The name that selects a class in a configuration.
 

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,21 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 def write_file(path: Path, content: bytes) -> None:
     """Writes a file completely or leaves it unchanged."""
     replace_file(path, lambda temporary: temporary.write_bytes(content))
+
+
+def write_lines(path: Path | str, lines: Iterable[str]) -> None:
+    """Writes lines in place, so that the path may also be a pipe. Raises SetupError like `draft_folder`."""
+    with disk_errors(Path(path)):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def require_writable(*paths: Path | str | None) -> None:
+    """Raises SetupError for a file that cannot be written, before hours of work rather than after them."""
+    for path in (Path(path) for path in paths if path):
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("a").close()
 
 
 def flush(path: Path) -> None:

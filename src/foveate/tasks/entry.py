@@ -7,7 +7,7 @@ import argparse
 import importlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foveate.tasks.side import Side
@@ -32,6 +32,16 @@ class Verb:
         """
         self.name, self.summary, self.epilog, self.options = name, summary, epilog, options
         self.input, self.run, self.placeholder = input, run, placeholder
+
+
+def labelled_files(
+    data: str,
+    *,
+    valid: str = "labelled validation examples; by default some training examples are held out",
+    test: str = "labelled test examples",
+) -> dict[str, Any]:
+    """The parts `files` and `tests` of the entry of a task with one file of data; the texts are help texts."""
+    return {"files": {"data": data, "valid_data": valid}, "tests": {"data": test}}
 
 
 class Entry:

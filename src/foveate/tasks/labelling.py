@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.config import setting
+from foveate.config import require_counts, setting
 from foveate.data.batching import BatchPlan
 from foveate.data.label import Labels
 from foveate.data.labelled_store import LabelledData, LabelledReport
@@ -29,7 +29,16 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of, read_run
 from foveate.suggestion import counted, listing
 from foveate.tasks.masked_language_model.use import Filler
-from foveate.tasks.run_model import begin_with, keep, require_kind, require_seed, saved, trained, within_run
+from foveate.tasks.run_model import (
+    begin_with,
+    keep,
+    require_kind,
+    require_seed,
+    require_smoothing,
+    saved,
+    trained,
+    within_run,
+)
 
 
 @dataclass(frozen=True)
@@ -93,9 +102,7 @@ class LabelledDataConfig:
     max_tokens: int = setting(2048, "tokens per batch, padding counted")
 
     def __post_init__(self) -> None:
-        for name in ("held_out", "max_length", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        require_counts(self, "held_out", "max_length", "max_tokens")
         if self.max_length > self.max_tokens:
             raise ValueError(f"max_tokens must be at least max_length, {self.max_length}, got {self.max_tokens}")
 
@@ -118,8 +125,7 @@ class LabellingConfig:
     )
 
     def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
+        require_smoothing(self.label_smoothing)
         require_seed(self.seed)
 
     @property
@@ -337,6 +343,20 @@ class Parts:
             return _Hinted(examples, sum(1 for _ in self.read(self.path(part))) if self._cheap else 0)
         chosen = (one for number, one in enumerate(examples) if (number in self.drawn) == (part == "valid"))
         return _Hinted(chosen, len(self.drawn) if part == "valid" else self.total - len(self.drawn))
+
+    def write(self, folder: Path, written: Callable[[Any], str], head: str = "") -> dict[str, Any]:
+        """Write train.tsv and valid.tsv, for runs with other seeds; `written` are the lines of an example.
+
+        Returns the settings of `data` that name the files.
+        """
+        settings = {}
+        for part, name in (("train", "data"), ("valid", "valid_data")):
+            path, content = folder / f"{part}.tsv", "".join([head, *map(written, self(part))])
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content, encoding="utf-8")
+            settings[name] = path.name
+        return settings
 
 
 class _Hinted:

@@ -12,11 +12,11 @@ from foveate.data.text import columns_there
 from foveate.errors import DataError, UsageError
 from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.models import BERTConfig
-from foveate.storage.draft import disk_errors
+from foveate.storage.draft import write_lines
 from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Parts, Predicted
 from foveate.tasks.option import require_used
 from foveate.tasks.report_page import Sample, write_report
-from foveate.tasks.run_plan import Allowance
+from foveate.tasks.run_plan import Allowance, training_table
 from foveate.tasks.side import Asked, Scored, Side, buckets, written
 from foveate.voice import say
 
@@ -76,9 +76,7 @@ class LabellingSide(Side):
         if arguments.metrics:
             raise UsageError("--metrics chooses scores of texts; labels get accuracy and F1. Leave it out.")
         if arguments.save:
-            with disk_errors(Path(arguments.save)):
-                lines = "".join(f"{line}\n" for line in self.lines(labeller, examples))
-                Path(arguments.save).write_text(lines, encoding="utf-8")
+            write_lines(arguments.save, self.lines(labeller, examples))
         if arguments.report:
             test = Path(arguments.data).name, examples
             self.write_report(labeller, config, folder, Path(arguments.report), test)
@@ -131,15 +129,7 @@ class LabellingSide(Side):
         """train.tsv and valid.tsv, held out by the seed of the base configuration."""
         if config.data.valid_data is not None:
             return {}
-        parts = Parts(config)
-        settings: dict[str, Any] = {"columns": [0, 1]}
-        for part, name in (("train", "data"), ("valid", "valid_data")):
-            path = folder / f"{part}.tsv"
-            with disk_errors(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text("".join(map(self.written, parts(part))), encoding="utf-8")
-            settings[name] = path.name
-        return settings
+        return {"columns": [0, 1], **Parts(config).write(folder, self.written)}
 
     def score(self, task: Any, config: Any, folder: Path, request: Asked) -> Scored:
         columns = request.columns if request.test else config.data.columns
@@ -182,14 +172,4 @@ def training(tokens: int, measure: str, allowance: Allowance, pace: float) -> di
     # Some thirty epochs of small data, four or so of a million words.
     epochs = 30 if tokens < 100_000 else 10 if tokens < 1_000_000 else 4
     steps = allowance.steps(min(max(tokens * epochs // BATCH, 400), 20_000), pace=pace)
-    interval = max(steps // 20, 50)
-    return {
-        "steps": steps,
-        "learning_rate": 2e-3,
-        "schedule": {"kind": "cosine", "warmup": min(200, steps // 10)},
-        "validate_every": interval,
-        "save_every": interval,
-        "metric": measure,
-        "better": "higher",
-        "patience": 6,
-    }
+    return training_table(steps, rate=2e-3, metric=measure, better="higher", patience=6)

@@ -1,14 +1,34 @@
 """The report of a run as one HTML page, for every task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from foveate import inspect
 from foveate.inspect.run_report import Sample as Sample
+from foveate.metrics import Score
 from foveate.storage.checkpoint import read_final
 from foveate.storage.draft import disk_errors, write_file
 from foveate.train.log import read_rows
+
+
+def score_tiles(scores: Iterable[Score]) -> list[tuple[str, str]]:
+    """The tiles of test scores."""
+    return [(f"test {score.name}", f"{score.value:.2f}") for score in scores]
+
+
+def score_rows(scores: Iterable[Score], data: str) -> list[dict[str, str]]:
+    """The rows of test scores, with the words for the data that they were measured on."""
+    return [
+        {
+            "metric": score.name,
+            "value": f"{score.value:.2f}",
+            "better": "higher" if score.higher_is_better else "lower",
+            "data": data,
+            "signature": score.signature or "",
+        }
+        for score in scores
+    ]
 
 
 def write_report(

@@ -78,6 +78,12 @@ def require_seed(seed: int) -> None:
         raise ValueError(f"seed must be at least 0 and less than 2 to the power of 63, got {seed}")
 
 
+def require_smoothing(share: float) -> None:
+    """Raises ValueError for a `label_smoothing` that is not a share of the probability."""
+    if not 0 <= share < 1:
+        raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {share}")
+
+
 def saved(folder: Path, task: str, kind: type[Any]) -> tuple[Any, Run]:
     """The configuration of a run, without how it was trained, and the run.
 

@@ -7,20 +7,22 @@ factor of two on others. `plan`, and training before step 1, measure them on thi
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from foveate.attention import AttentionRecord, Mechanism, Plan, record
 from foveate.data.batch import Batch
-from foveate.data.tokeniser import SPECIALS, ByteConfig
+from foveate.data.tokeniser import BOS, EOS, SPECIALS, ByteConfig
 from foveate.errors import UsageError
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.suggestion import counted
 
+Example = TypeVar("Example")
 Size = Literal["small", "medium", "large"]
 MINUTES: dict[Size, int] = {"small": 10, "medium": 60, "large": 480}
 """A small model is ready after a coffee, a medium one after lunch, a large one in the morning."""
@@ -110,6 +112,27 @@ def with_others(choose: Callable[[Allowance], Suggestion], allowance: Allowance)
     return replace(choose(allowance), size=allowance.size, others=sizes)
 
 
+def sample_of(examples: Iterator[Example], most: int) -> tuple[list[Example], int]:
+    """The first examples, and the number of all."""
+    sample = list(islice(examples, most))
+    return sample, len(sample) + sum(1 for _ in examples)
+
+
+def training_table(steps: int, *, rate: float, warmup: int = 200, interval: int = 50, **others: Any) -> dict[str, Any]:
+    """The settings of training for so many steps: a learning rate that falls by a cosine after at most so many steps
+    of warmup, and twenty validations, or fewer, with at least so many steps between them.
+    """
+    interval = max(steps // 20, interval)
+    return {
+        "steps": steps,
+        "learning_rate": rate,
+        "schedule": {"kind": "cosine", "warmup": min(warmup, max(steps // 10, 1))},
+        "validate_every": interval,
+        "save_every": interval,
+        **others,
+    }
+
+
 VOCABULARY = 8000
 """The assumed size, where a tokeniser takes it from the data."""
 LABELS = 10
@@ -148,6 +171,19 @@ def made_up(rows: int, length: int, vocab: int) -> Batch:
     """Random text without padding, the same every time."""
     ids = torch.randint(len(SPECIALS), vocab, (rows, length), generator=torch.Generator().manual_seed(0))
     return Batch(ids, torch.full((rows,), length), rows * length)
+
+
+def noise(rows: int, length: int, width: int) -> Batch:
+    """Vectors of noise without padding, the same every time."""
+    values = torch.randn(rows, length, width, generator=torch.Generator().manual_seed(0))
+    return Batch(values, torch.full((rows,), length), rows * length)
+
+
+def spelled(rows: int, length: int, vocab: int) -> Batch:
+    """Made-up texts between begin and end, in which no token follows itself where there are several."""
+    ids = torch.arange(length) % max(vocab - len(SPECIALS), 1) + len(SPECIALS)
+    whole = torch.cat([torch.tensor([BOS]), ids, torch.tensor([EOS])]).expand(rows, -1)
+    return Batch(whole, torch.full((rows,), length + 2), rows * (length + 2))
 
 
 def require_fit(positions: int | None, longest: int, options: str) -> None:

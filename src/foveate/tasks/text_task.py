@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 from torch import nn
 
-from foveate.config import setting
+from foveate.config import require_counts, setting
 from foveate.data.block import BlockPlan
 from foveate.data.store import TokenStore
 from foveate.data.text import read_lines, require_lasting
@@ -38,9 +38,7 @@ class TextConfig:
     max_tokens: int = setting(4096, "tokens per batch")
 
     def __post_init__(self) -> None:
-        for name in ("held_out", "block_length", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        require_counts(self, "held_out", "block_length", "max_tokens")
 
     @property
     def rows(self) -> int:

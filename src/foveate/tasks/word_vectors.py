@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.config import setting
+from foveate.config import require_counts, setting
 from foveate.errors import DataError
 from foveate.models.skip_gram import SkipGram, SkipGramConfig
 from foveate.nn.loss import Loss
@@ -36,9 +36,7 @@ class WordVectorsConfig:
 
     def __post_init__(self) -> None:
         require_seed(self.seed)
-        for name in ("window", "min_count", "pairs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        require_counts(self, "window", "min_count", "pairs")
         if self.buckets < 0:
             raise ValueError(f"buckets must be at least 0, got {self.buckets}")
         if not 0 < self.frequent <= 1:

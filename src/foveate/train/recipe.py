@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from foveate.config import setting
+from foveate.config import require_counts, setting
 from foveate.train.schedule import Constant, Cosine, InverseSquareRoot, Plateau
 
 
@@ -37,9 +37,7 @@ class TrainConfig:
     seed: int = setting(0, "seed of the dropout noise")
 
     def __post_init__(self) -> None:
-        for name in ("steps", "accumulate", "validate_every", "save_every", "keep", "average", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        require_counts(self, "steps", "accumulate", "validate_every", "save_every", "keep", "average", "log_every")
         for name in ("max_minutes", "clip_norm", "patience", "learning_rate", "eps"):
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -42,10 +42,9 @@ class HuggingFaceRecording:
                 named.setdefault(name, Track.numbered(length))
             sites.append(record.site(tracks=places, example=example, stored=stored))
             rounding = max(rounding, record.rounding(sites[-1], example))
-        pedigree = Pedigree(
-            model=type(self.model).__name__,
+        pedigree = Pedigree.of(
+            self.model,
             configuration=_plain(getattr(self.model, "config", None)),
-            dtype=str(next(self.model.parameters()).dtype).removeprefix("torch."),
             difference=self.difference,
             rounding=rounding if sites else None,
         )

@@ -42,10 +42,10 @@ class Pedigree:
     """The largest change of a weight by storing features in 16 bits, on sampled rows."""
 
     @classmethod
-    def of(cls, model: nn.Module) -> "Pedigree":
+    def of(cls, model: nn.Module, **others: Any) -> "Pedigree":
         """The class of a model, and the type of its weights."""
         dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-        return cls(model=type(model).__name__, dtype=dtype)
+        return cls(model=type(model).__name__, dtype=dtype, **others)
 
     @classmethod
     def read(cls, header: Mapping[str, Any]) -> "Pedigree":

@@ -2,7 +2,7 @@
 
 import argparse
 
-from foveate.tasks.entry import Entry, Verb
+from foveate.tasks.entry import Entry, Verb, labelled_files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -19,11 +19,11 @@ TASK = Entry(
     name="caption",
     home=__name__,
     summary="captions of pictures",
-    files={
-        "data": "pictures with their captions: a table of path, tab and caption; a picture may have several lines",
-        "valid_data": "validation captions; by default some training pictures are held out with all their captions",
-    },
-    tests={"data": "test pictures with their captions"},
+    **labelled_files(
+        "pictures with their captions: a table of path, tab and caption; a picture may have several lines",
+        valid="validation captions; by default some training pictures are held out with all their captions",
+        test="test pictures with their captions",
+    ),
     lengths={
         "source_length": "patches of a picture (default 64)",
         "target_length": "tokens of its caption (default 12)",

@@ -1,18 +1,19 @@
 """Caption: a sentence about a picture by a decoder that looks at a grid of vectors."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from foveate.config import setting
+from foveate.config import require_counts, setting
 from foveate.data.batch import Batch, PairBatch
 from foveate.data.image import ImageReader
+from foveate.data.parallel import ParallelData
 from foveate.data.reader import Example, RowMaker
-from foveate.data.tokeniser import Tokeniser, TokeniserConfig, WordConfig
+from foveate.data.tokeniser import TokeniserConfig, WordConfig
 from foveate.data.transcript import TextConfig, transcribed
 from foveate.decode import BeamConfig, DecodeConfig
 from foveate.errors import DataError
@@ -20,8 +21,8 @@ from foveate.models import Captioner, CaptionerConfig
 from foveate.models.picture_encoder import grid_places
 from foveate.nn.embed import Patches
 from foveate.tasks.labelling import Parts
-from foveate.tasks.run_model import require_seed, seeded
-from foveate.tasks.transcribe.task import TranscribeTask, batch_plan, count
+from foveate.tasks.run_model import require_seed, require_smoothing
+from foveate.tasks.text_writing import WritingConfig, WritingTask, batch_plan, count
 
 VALIDATED = ("loss", "accuracy")
 """The figures of `validate`, by which the best checkpoint can be chosen."""
@@ -41,13 +42,11 @@ class CaptionDataConfig:
     max_tokens: int = setting(4_000, "patches and tokens per batch, padding counted")
 
     def __post_init__(self) -> None:
-        for name in ("held_out", "max_length", "max_text", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        require_counts(self, "held_out", "max_length", "max_text", "max_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionConfig:
+class CaptionConfig(WritingConfig):
     """Everything that defines a run that captions, except how it is trained."""
 
     data: CaptionDataConfig = CaptionDataConfig()
@@ -60,12 +59,9 @@ class CaptionConfig:
     seed: int = setting(0, "seed of initial weights, of the held-out choice, of augmentation and the order of batches")
     axes: ClassVar[int] = 2
     """The axes of the places of patches: row and column."""
-    room: ClassVar[None] = None
-    """A caption may have any length."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
+        require_smoothing(self.label_smoothing)
         if self.reader.augmentation is not None and self.reader.augmentation.mixup:
             raise ValueError(
                 f"reader.augmentation.mixup={self.reader.augmentation.mixup} blends the labels of two pictures, and "
@@ -73,38 +69,12 @@ class CaptionConfig:
             )
         require_seed(self.seed)
 
-    @property
-    def what(self) -> str:
-        """The plural noun for the things that have a caption."""
-        return self.reader.what
-
-    @property
-    def longest(self) -> int:
-        """The largest picture in patches, which a model's positions may limit further."""
-        return min(self.data.max_length, self.model.positions or self.data.max_length)
-
-    @property
-    def longest_text(self) -> int:
-        """The longest caption in tokens, begin and end included, which the decoder's positions may limit further."""
-        return min(self.data.max_text, self.model.target_positions or self.data.max_text)
-
-    def built(self, rows: RowMaker, tokeniser: Tokeniser) -> Captioner:
-        """The configured model with its initial weights, a function of the seed.
-
-        Raises UsageError when the settings of the model do not go together.
-        """
-        return seeded(lambda: self.model.build(rows.input, tokeniser.vocab_size), self.seed)
-
     def read(self, path: str) -> Iterator[Example]:
         """The pictures of a table with their captions as they are learnt, a line for each caption.
 
         Raises DataError for a caption without letters.
         """
         return transcribed(self.reader.captions(path), self.text, path)
-
-    def labels_of(self, example: Example) -> Sequence[str]:
-        """None: which examples are held out does not depend on their captions."""
-        return ()
 
 
 class PictureParts(Parts):
@@ -133,7 +103,7 @@ class PictureParts(Parts):
         self.drawn = frozenset(number for number, name in enumerate(names) if name in pictures)
 
 
-class CaptionTask(TranscribeTask):
+class CaptionTask(WritingTask):
     """A captioner with its data: what training fits."""
 
     config: CaptionConfig
@@ -141,36 +111,26 @@ class CaptionTask(TranscribeTask):
     parts = PictureParts
 
     @staticmethod
-    def origin(config: Any, part: str) -> str:
-        if part == "train":
-            return f"{config.text}."
-        if config.data.valid_data is not None:
-            return "They are from a file of their own."
+    def drawn(config: Any) -> str:
         return f"They are the captions of pictures drawn from {config.data.data}."
 
     def batch(self, step: int) -> PairBatch:
-        """Batch number `step`, augmented as the reader says: a pure function of the seed and the step."""
         batch = super().batch(step)
         return replace(batch, source=placed(batch.source, self.rows))
 
-    def validate(self) -> dict[str, float]:
+    @torch.no_grad()
+    def figures(self, data: ParallelData) -> dict[str, float]:
         """The loss in nats per token, and the share of tokens that are the most probable after those before them."""
-        return figures(self, self.validation)
-
-
-@torch.no_grad()
-def figures(task: CaptionTask, data: Any) -> dict[str, float]:
-    """The figures of `validate` on data of the task."""
-    total, right, tokens = 0.0, 0, 0
-    plan = batch_plan(data, task.config)
-    for step in range(plan.steps_per_epoch):
-        batch = data.batch(plan.examples(step))
-        grid = task.model.encode(placed(batch.source, task.rows))
-        logits, predicted = task.model(grid, batch.target), task.model.predicted(batch.target)
-        total += float(torch.nn.functional.cross_entropy(logits.float(), predicted, reduction="sum"))
-        right += int((logits.argmax(-1) == predicted).sum())
-        tokens += count(batch)
-    return {"loss": total / tokens, "accuracy": right / tokens}
+        total, right, tokens = 0.0, 0, 0
+        plan = batch_plan(data, self.config)
+        for step in range(plan.steps_per_epoch):
+            batch = data.batch(plan.examples(step))
+            grid = self.model.encode(placed(batch.source, self.rows))
+            logits, predicted = self.model(grid, batch.target), self.model.predicted(batch.target)
+            total += float(torch.nn.functional.cross_entropy(logits.float(), predicted, reduction="sum"))
+            right += int((logits.argmax(-1) == predicted).sum())
+            tokens += count(batch)
+        return {"loss": total / tokens, "accuracy": right / tokens}
 
 
 def placed(source: Batch, rows: RowMaker) -> Batch:

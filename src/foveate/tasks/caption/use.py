@@ -1,6 +1,6 @@
 """A trained captioner in use: captions of pictures, and where each of their words looks."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,11 @@ from foveate.data.transcript import TextConfig
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size, decode
 from foveate.errors import UsageError
 from foveate.inspect import Trace, Track
-from foveate.inspect.looking import Looking
 from foveate.inspect.trace import Pedigree
 from foveate.inspect.value import observed
 from foveate.models import Captioner
 from foveate.tasks.caption.task import CaptionConfig
-from foveate.tasks.run_model import require_positions, saved, trained
-from foveate.tasks.transcribe.task import open_files
+from foveate.tasks.text_writing import Writer, load_writer
 
 BUDGET = 16_000
 """Patches of a batch."""
@@ -44,12 +42,14 @@ class Caption:
         return self.texts[0]
 
 
-class Describer(Looking):
+class Describer(Writer):
     """Describes pictures with a trained model. A result depends neither on the batch size nor on its neighbours in a
     batch; one that is drawn depends on the seed and the picture's number.
     """
 
     model: Captioner
+    unit = "patches"
+    remedy = "Train a model with more positions"
 
     def __init__(
         self,
@@ -73,13 +73,8 @@ class Describer(Looking):
 
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
-        folder = Path(run)
-        config, stored = saved(folder, "caption", CaptionConfig)
-        rows, tokeniser = open_files(config, folder, stored.tokenisers)
-        model = trained(folder, lambda: config.built(rows, tokeniser), note)
-        if precision == "bfloat16":
-            model.to(torch.bfloat16)
-        return cls(model, rows, tokeniser, config.decode, form=config.text, max_text=config.longest_text)._of(folder)
+        config, rows, tokeniser, model = load_writer(Path(run), "caption", CaptionConfig, note, precision=precision)
+        return cls(model, rows, tokeniser, config.decode, form=config.text, max_text=config.longest_text)._of(run)
 
     def caption(
         self, things: Sequence[Any], *, config: DecodeConfig | None = None, examples: Sequence[int] | None = None
@@ -146,28 +141,10 @@ class Describer(Looking):
             "read": Track.of_pieces([SPECIALS[BOS], *pieces]),
             "target": Track.of_pieces([*pieces, SPECIALS[EOS]], text=self.tokeniser.decode(tokens)),
         }
-        weight = next(self.model.parameters())
-        pedigree = Pedigree(model=type(self.model).__name__, dtype=str(weight.dtype).removeprefix("torch."))
-        trace = Trace.of(observation, tracks, pedigree=pedigree)
+        trace = Trace.of(observation, tracks, pedigree=Pedigree.of(self.model))
         if not trace.sites:
             raise UsageError("This model has no attention: it sees the mean of the grid. There is nothing to look at.")
         return trace
-
-    def things(self, inputs: Iterable[str]) -> Iterator[Any]:
-        """The pictures to describe for arguments of a command: the contents of files."""
-        return (thing for path in inputs for thing in self.rows.things(path))
-
-    def row(self, thing: Any) -> Row:
-        """The row of a picture. Raises DataError for one that the model cannot read."""
-        row = self.rows.row(thing)
-        require_positions(
-            str(thing), len(row), self.model.longest_source, "patches", remedy="Train a model with more positions"
-        )
-        return row
-
-    def strange(self, text: str) -> list[str]:
-        """Parts of an input that the model does not know, each once: none, because inputs are files."""
-        return []
 
     def _track(self, thing: Any) -> dict[str, Any]:
         """The settings of the track of places, which may be fewer than the patches."""

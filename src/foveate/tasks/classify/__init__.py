@@ -2,7 +2,7 @@
 
 import argparse
 
-from foveate.tasks.entry import Entry, Verb
+from foveate.tasks.entry import Entry, Verb, labelled_files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -17,13 +17,11 @@ TASK = Entry(
     name="classify",
     home=__name__,
     summary="one label for each text, picture, recording or sequence of vectors",
-    files={
-        "data": "lines of text, tab and label (.gz and .xz too); lines of a picture, a recording or an .npy file of "
+    **labelled_files(
+        "lines of text, tab and label (.gz and .xz too); lines of a picture, a recording or an .npy file of "
         "vectors, tab and label; .npz with arrays inputs and labels, or x and y of pictures; an IDX file of pictures; "
-        "or a folder with one folder of pictures or recordings for each label",
-        "valid_data": "labelled validation examples; by default some training examples are held out",
-    },
-    tests={"data": "labelled test examples"},
+        "or a folder with one folder of pictures or recordings for each label"
+    ),
     lengths={"length": "tokens to classify (default 30)"},
     verb=Verb(
         name="classify",

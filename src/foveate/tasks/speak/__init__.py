@@ -2,7 +2,7 @@
 
 import argparse
 
-from foveate.tasks.entry import Entry, Verb
+from foveate.tasks.entry import Entry, Verb, labelled_files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -18,11 +18,7 @@ TASK = Entry(
     name="speak",
     home=__name__,
     summary="speech for texts",
-    files={
-        "data": "recordings of one voice with their texts: a table of path, tab and text",
-        "valid_data": "labelled validation examples; by default some training examples are held out",
-    },
-    tests={"data": "labelled test examples"},
+    **labelled_files("recordings of one voice with their texts: a table of path, tab and text"),
     lengths={"source_length": "tokens of a text (default 30)", "target_length": "frames of its speech (default 300)"},
     reads_columns=False,
     verb=Verb(

@@ -5,7 +5,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ import torch
 
 from foveate.config import to_dict
 from foveate.data.audio_file import Recording
-from foveate.data.batch import Batch
 from foveate.data.parallel import ParallelData
-from foveate.data.tokeniser import EOS, SPECIALS
 from foveate.data.waveform import wav
 from foveate.errors import DataError, UsageError
 from foveate.nn.embed import Vectors
@@ -25,12 +22,24 @@ from foveate.tasks.exported import Exported, Note
 from foveate.tasks.option import chunks
 from foveate.tasks.report_page import write_report
 from foveate.tasks.run_model import Strangers, seeded
-from foveate.tasks.run_plan import Allowance, Probe, Reason, Suggestion, require_fit, vocabulary, with_others
+from foveate.tasks.run_plan import (
+    Allowance,
+    Probe,
+    Reason,
+    Suggestion,
+    noise,
+    require_fit,
+    sample_of,
+    spelled,
+    training_table,
+    vocabulary,
+    with_others,
+)
 from foveate.tasks.side import Asked, Figures, Scored, Side, written
 from foveate.tasks.speak import TASK
-from foveate.tasks.speak.task import VALIDATED, SpeakConfig, SpeakTask, count, figures
+from foveate.tasks.speak.task import VALIDATED, SpeakConfig, SpeakTask, count, figures, spoken_ids
 from foveate.tasks.speak.use import Speaker
-from foveate.tasks.transcribe.task import store
+from foveate.tasks.text_writing import store
 from foveate.voice import say, shown
 
 FIRST = 100
@@ -54,11 +63,9 @@ class SpeakSide(Side):
     def suggest(self, config: SpeakConfig, allowance: Allowance) -> Suggestion:
         """Reader, batches and steps for the recordings. Raises DataError if there are none."""
         path = config.data.data
-        examples = config.read(path)
-        sample = list(islice(examples, FIRST))
+        sample, total = sample_of(config.read(path), FIRST)
         if not sample:
-            raise _no_recordings(path)
-        total = len(sample) + sum(1 for _ in examples)
+            raise DataError(f"{path} has no recordings. Give recordings with their texts to learn from.")
         reader = replace(config.reader.suited(sample), augmentation=None)
         rows = reader.learn(sample)
         lengths = [len(rows.row(one.thing)) for one in sample]
@@ -70,19 +77,11 @@ class SpeakSide(Side):
         def suggested(allowance: Allowance) -> Suggestion:
             desired = max(int(100 * total * usual / budget), 2_000)
             steps = allowance.steps(min(desired, 50_000), pace=PACE * budget / BATCH)
-            interval = max(steps // 20, 50)
             return Suggestion(
                 {
                     "reader": to_dict(SpeakConfig(reader=reader))["reader"],
                     "data": {"max_length": longest, "max_text": longest_text, "max_tokens": budget},
-                    "train": {
-                        "steps": steps,
-                        "learning_rate": 1e-3,
-                        "schedule": {"kind": "cosine", "warmup": min(200, max(steps // 10, 1))},
-                        "validate_every": interval,
-                        "save_every": interval,
-                        "metric": "distance",
-                    },
+                    "train": training_table(steps, rate=1e-3, metric="distance"),
                 },
                 f"{counted(total, 'recording')} of about {usual * rows.hop:.1f} seconds; a text has {text:.0f} "
                 "characters.",
@@ -102,10 +101,8 @@ class SpeakSide(Side):
         model = seeded(lambda: config.model.build(size, source.width), config.seed)
         require_fit(model.max_length, text, "--source-length")
         rows = max(config.data.max_tokens // (text + length), 1)
-        ids = torch.arange(text) % max(size - len(SPECIALS), 1) + len(SPECIALS)
-        texts = Batch(torch.cat([ids[1:], torch.tensor([EOS])]).expand(rows, -1), torch.full((rows,), text))
-        noise = torch.randn(rows, length, source.width, generator=torch.Generator().manual_seed(0))
-        speech = Batch(noise, torch.full((rows,), length), rows * length)
+        texts = spoken_ids(spelled(rows, text - 1, size))
+        speech = noise(rows, length, source.width)
         return Probe(
             model=model,
             loss=lambda: model.loss(texts, speech),
@@ -244,10 +241,6 @@ class SpeakSide(Side):
         path = request.test.get("data")
         values = self._measured(self.in_use(task), config, folder / "data", path) if path else task.validate()
         return Scored(values=self.pick(values, request.metrics))
-
-
-def _no_recordings(path: str) -> DataError:
-    return DataError(f"{path} has no recordings. Give recordings with their texts to learn from.")
 
 
 SIDE = SpeakSide()

@@ -1,8 +1,7 @@
 """Speak: frames of speech for a text, by a recurrent decoder that attends to the text."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -10,21 +9,22 @@ from foveate.config import setting
 from foveate.data.audio import AudioReader, AudioRows
 from foveate.data.batch import Batch, PairBatch
 from foveate.data.parallel import ParallelData
-from foveate.data.reader import Example, RowMaker
+from foveate.data.reader import RowMaker
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
-from foveate.data.transcript import TextConfig, transcribed
+from foveate.data.transcript import TextConfig
 from foveate.models.synthesiser import Synthesiser, SynthesiserConfig
 from foveate.nn.loss import Loss
 from foveate.nn.packing import Packing
 from foveate.tasks.run_model import require_seed, seeded
-from foveate.tasks.transcribe.task import TranscribeDataConfig, TranscribeTask, batch_plan
+from foveate.tasks.text_writing import WritingConfig, WritingTask, batch_plan
+from foveate.tasks.transcribe.task import TranscribeDataConfig
 
 VALIDATED = ("loss", "distance")
 """The figures of `validate`, by which the best checkpoint can be chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeakConfig:
+class SpeakConfig(WritingConfig):
     """Everything that defines a run that speaks, except how it is trained."""
 
     data: TranscribeDataConfig = TranscribeDataConfig()
@@ -33,8 +33,6 @@ class SpeakConfig:
     tokeniser: TokeniserConfig = setting(CharacterConfig(), "how text becomes tokens")
     model: SynthesiserConfig = setting(SynthesiserConfig(), "the architecture")
     seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
-    room: ClassVar[None] = None
-    """A text of any length may be spoken in any time."""
 
     def __post_init__(self) -> None:
         require_seed(self.seed)
@@ -47,22 +45,14 @@ class SpeakConfig:
                 )
 
     @property
-    def what(self) -> str:
-        """The plural noun for the things that have a text."""
-        return self.reader.what
-
-    @property
     def longest(self) -> int:
         """The longest recording in frames."""
         return self.data.max_length
 
-    def read(self, path: str) -> Iterator[Example]:
-        """The examples of a file, with their texts as they are learnt. Raises DataError for a text without letters."""
-        return transcribed(self.reader.read(path), self.text, path)
-
-    def labels_of(self, example: Example) -> Sequence[str]:
-        """None: which examples are held out does not depend on their texts."""
-        return ()
+    @property
+    def longest_text(self) -> int:
+        """The longest text in tokens, begin and end included."""
+        return self.data.max_text
 
     def built(self, rows: RowMaker, tokeniser: Tokeniser) -> Synthesiser:
         """The configured model with its initial weights, a function of the seed."""
@@ -71,7 +61,7 @@ class SpeakConfig:
         return seeded(lambda: self.model.build(tokeniser.vocab_size, width), self.seed)
 
 
-class SpeakTask(TranscribeTask):
+class SpeakTask(WritingTask):
     """A synthesiser with its data, which are those of a recogniser: recordings and their texts."""
 
     config: Any
@@ -81,8 +71,8 @@ class SpeakTask(TranscribeTask):
     def loss(self, batch: PairBatch) -> Loss:
         return Loss(self.model.loss(spoken_ids(batch.target), batch.source), count(batch))
 
-    def validate(self) -> dict[str, float]:
-        return figures(self.model, self.validation, self.config)
+    def figures(self, data: ParallelData) -> dict[str, float]:
+        return figures(self.model, data, self.config)
 
 
 def figures(model: Synthesiser, data: ParallelData, config: SpeakConfig) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, overload
+from typing import overload
 
 import torch
 from jaxtyping import Float
@@ -22,9 +22,9 @@ from foveate.inspect.trace import Pedigree
 from foveate.inspect.trace.media import spectrogram
 from foveate.inspect.value import observed
 from foveate.models.synthesiser import Synthesiser, Utterance
-from foveate.tasks.run_model import require_positions, require_text, saved, trained
+from foveate.tasks.run_model import require_positions, require_text
 from foveate.tasks.speak.task import SpeakConfig
-from foveate.tasks.transcribe.task import open_files
+from foveate.tasks.text_writing import load_writer
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +66,8 @@ class Speaker(Looking):
 
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
-        folder = Path(run)
-        config, stored = saved(folder, "speak", SpeakConfig)
-        files, tokeniser = open_files(config, folder, stored.tokenisers)
-        rows = cast(AudioRows, files)
-        model = trained(folder, lambda: config.built(rows, tokeniser), note)
-        return cls(model, rows, tokeniser, form=config.text, max_frames=config.longest)._of(folder)
+        config, rows, tokeniser, model = load_writer(Path(run), "speak", SpeakConfig, note)
+        return cls(model, rows, tokeniser, form=config.text, max_frames=config.longest)._of(run)
 
     @overload
     def speak(self, texts: str) -> Speech: ...  # type: ignore[overload-overlap]
@@ -116,9 +112,7 @@ class Speaker(Looking):
                 }
             ),
         }
-        weight = next(self.model.parameters())
-        pedigree = Pedigree(model=type(self.model).__name__, dtype=str(weight.dtype).removeprefix("torch."))
-        return Trace.of(observation, tracks, pedigree=pedigree)
+        return Trace.of(observation, tracks, pedigree=Pedigree.of(self.model))
 
     def _spoken(self, text: str) -> Speech:
         ids = self._ids(text)

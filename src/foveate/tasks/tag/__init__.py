@@ -2,7 +2,7 @@
 
 import argparse
 
-from foveate.tasks.entry import Entry, Verb
+from foveate.tasks.entry import Entry, Verb, labelled_files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -21,12 +21,10 @@ TASK = Entry(
     name="tag",
     home=__name__,
     summary="one label for each word of a sentence, or for each frame of a recording",
-    files={
-        "data": "lines of word/tag, or one word, a tab and its tag on each line (.gz and .xz too); or lines of a "
-        "recording, a tab and its label track (Audacity, TextGrid, CTM, HTK)",
-        "valid_data": "labelled validation examples; by default some training examples are held out",
-    },
-    tests={"data": "labelled test examples"},
+    **labelled_files(
+        "lines of word/tag, or one word, a tab and its tag on each line (.gz and .xz too); or lines of a "
+        "recording, a tab and its label track (Audacity, TextGrid, CTM, HTK)"
+    ),
     lengths={"length": "words to tag (default 30)"},
     verb=Verb(
         name="tag",

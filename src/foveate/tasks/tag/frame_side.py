@@ -24,7 +24,6 @@ from foveate.errors import DataError, SetupError, UsageError
 from foveate.inspect import TimeAlignment
 from foveate.metrics import Score, phone_error_rate
 from foveate.nn.loss import cross_entropy
-from foveate.storage.draft import disk_errors
 from foveate.storage.run import read_run
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note
@@ -218,15 +217,8 @@ class FrameSide(LabellingSide):
         """train.tsv and valid.tsv, held out by the seed of the base configuration."""
         if config.data.valid_data is not None:
             return {}
-        parts, settings = Parts(config), dict[str, Any]()
-        for part, name in (("train", "data"), ("valid", "valid_data")):
-            path = folder / f"{part}.tsv"
-            with disk_errors(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                head = "path\tstart\tend\tlabel\n" if isinstance(config.reader, AudioReader) else ""
-                path.write_text("".join([head, *map(self.written, parts(part))]), encoding="utf-8")
-            settings[name] = path.name
-        return settings
+        head = "path\tstart\tend\tlabel\n" if isinstance(config.reader, AudioReader) else ""
+        return Parts(config).write(folder, self.written, head)
 
     def values(self, predicted: Predicted) -> dict[str, float]:
         (error,) = _phone_error(predicted, None)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from foveate.tasks.entry import Entry, Verb
+from foveate.tasks.entry import Entry, Verb, labelled_files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +32,7 @@ TASK = Entry(
     name="transcribe",
     home=__name__,
     summary="text of recordings",
-    files={
-        "data": "recordings with their texts: a table of path, tab and text",
-        "valid_data": "labelled validation examples; by default some training examples are held out",
-    },
-    tests={"data": "labelled test examples"},
+    **labelled_files("recordings with their texts: a table of path, tab and text"),
     lengths={
         "source_length": "vectors of a recording (default 500)",
         "target_length": "tokens of its text (default 30)",

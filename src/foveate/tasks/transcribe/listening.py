@@ -46,9 +46,7 @@ def trace_of(
         tracks["read"] = Track.of_pieces([SPECIALS[BOS], *pieces])
     if pieces or ends:  # last, as the track of a decoder's queries
         tracks["target"] = Track.of_pieces([*pieces, *ends], text=tokeniser.decode(tokens))
-    weight = next(model.parameters())
-    pedigree = Pedigree(model=type(model).__name__, dtype=str(weight.dtype).removeprefix("torch."))
-    trace = Trace.of(observed(model, run), tracks, pedigree=pedigree)
+    trace = Trace.of(observed(model, run), tracks, pedigree=Pedigree.of(model))
     ids, counts = torch.tensor(list(tokens), dtype=torch.int64), torch.tensor([len(tokens)])
     if model.ctc_output is not None and len(tokens) and int(frames_needed(ids, counts)) <= outputs:
         weights = occupation(*model.ctc(encoded), ids, counts)[0, :, :outputs].float()

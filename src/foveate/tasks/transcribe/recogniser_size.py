@@ -14,7 +14,7 @@ from foveate.data.reader import Example, Reader
 from foveate.data.text import read_lines
 from foveate.errors import DataError
 from foveate.suggestion import counted
-from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, with_others
+from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, training_table, with_others
 from foveate.tasks.transcribe.task import TranscribeConfig
 
 FIRST = 100
@@ -110,7 +110,6 @@ def _suggested(recordings: _Recordings, allowance: Allowance) -> Suggestion:
     budget = max(BATCH, longest + text)
     batches = recordings.total * recordings.vectors / budget
     steps = allowance.steps(min(max(int(EPOCHS * batches), 1_000), 100_000), pace=pace * budget / BATCH)
-    interval = max(steps // 20, 50)
     plain = to_dict(TranscribeConfig(reader=recordings.reader))
     varied = getattr(recordings.reader, "augmentation", None) is not None
     return Suggestion(
@@ -119,14 +118,7 @@ def _suggested(recordings: _Recordings, allowance: Allowance) -> Suggestion:
             "tokeniser": tokeniser,
             "model": model,
             "data": {"max_length": longest, "max_text": text, "max_tokens": budget},
-            "train": {
-                "steps": steps,
-                "learning_rate": 2e-3,
-                "schedule": {"kind": "cosine", "warmup": min(200, max(steps // 10, 1))},
-                "validate_every": interval,
-                "save_every": interval,
-                "metric": "character_error",
-            },
+            "train": training_table(steps, rate=2e-3, metric="character_error"),
         },
         _sentence(recordings),
         (

@@ -1,6 +1,6 @@
 """A trained recogniser in use: the text of recordings, with the times of its words, and what it listened to."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,19 +12,17 @@ from foveate.attention import Attention, Visibility
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.reader import RowMaker
-from foveate.data.row import Row
 from foveate.data.tokeniser import Tokeniser
 from foveate.data.transcript import TextConfig
 from foveate.decode import CTCConfig, Hypothesis, TimedHypothesis
 from foveate.errors import DataError, UsageError
 from foveate.inspect import TimeAlignment, Trace
-from foveate.inspect.looking import Looking
 from foveate.inspect.time_file import TimedLabel
 from foveate.models import Recogniser
-from foveate.tasks.run_model import require_positions, saved, trained
+from foveate.tasks.text_writing import Writer, load_writer
 from foveate.tasks.transcribe.listening import trace_of
 from foveate.tasks.transcribe.recognition import RecognitionConfig, require_possible, search, timed, usual
-from foveate.tasks.transcribe.task import TranscribeConfig, open_files
+from foveate.tasks.transcribe.task import TranscribeConfig
 from foveate.tasks.transcribe.text_stream import SETTLED, TextStream
 
 BUDGET = 24_000
@@ -61,11 +59,14 @@ class Transcript:
         return self.times.tier("words") if self.times else ()
 
 
-class Transcriber(Looking):
+class Transcriber(Writer):
     """Transcribes with a trained model. A result depends neither on the batch size nor on its neighbours in a batch.
 
     Times are in seconds. Rows that have no time, such as vectors of measurements, count as one a second.
     """
+
+    model: Recogniser
+    remedy = "Cut it, or train a model without positions, whose attention has a window"
 
     def __init__(
         self,
@@ -94,14 +95,11 @@ class Transcriber(Looking):
 
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
-        folder = Path(run)
-        config, stored = saved(folder, "transcribe", TranscribeConfig)
-        rows, tokeniser = open_files(config, folder, stored.tokenisers)
-        model = trained(folder, lambda: config.built(rows, tokeniser), note)
-        if precision == "bfloat16":
-            model.to(torch.bfloat16)
+        config, rows, tokeniser, model = load_writer(
+            Path(run), "transcribe", TranscribeConfig, note, precision=precision
+        )
         views = config.views or ()
-        return cls(model, rows, tokeniser, config.decode, form=config.text, views=views)._of(folder)
+        return cls(model, rows, tokeniser, config.decode, form=config.text, views=views)._of(run)
 
     @property
     def hop(self) -> float:
@@ -212,26 +210,6 @@ class Transcriber(Looking):
                 f"{error} This one has also learnt to see by {rules}: choose one with --set visibility=RULE, in Python "
                 "with transcriber.under(RULE)."
             ) from None
-
-    def things(self, inputs: Iterable[str]) -> Iterator[Any]:
-        """The things to transcribe for arguments of a command: the contents of files."""
-        return (thing for path in inputs for thing in self.rows.things(path))
-
-    def row(self, thing: Any) -> Row:
-        """The row of a thing. Raises DataError for one that the model cannot read."""
-        row = self.rows.row(thing)
-        require_positions(
-            str(thing),
-            len(row),
-            self.model.longest_source,
-            "vectors",
-            remedy="Cut it, or train a model without positions, whose attention has a window",
-        )
-        return row
-
-    def strange(self, text: str) -> list[str]:
-        """Parts of an input that the model does not know, each once: none, because inputs are files."""
-        return []
 
     def _times(self, name: str, hypothesis: Hypothesis, vectors: int) -> TimeAlignment | None:
         """The times of a hypothesis whose frames are known."""

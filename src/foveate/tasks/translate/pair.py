@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from foveate.config import setting
+from foveate.config import require_counts, setting
 from foveate.data.text import Pair, read_lines, read_pairs, require_lasting
 from foveate.data.tokeniser import Tokeniser
 from foveate.errors import DataError
@@ -36,9 +36,7 @@ class DataConfig:
     max_tokens: int = setting(4096, "tokens per batch, both sides, padding counted")
 
     def __post_init__(self) -> None:
-        for name in ("held_out", "max_length", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        require_counts(self, "held_out", "max_length", "max_tokens")
         if self.valid_target is not None and self.valid_source is None:
             raise ValueError("valid_target is given without valid_source, whose lines are its partners")
         if self.valid_links is not None and self.valid_source is None:

@@ -18,12 +18,12 @@ from foveate.metrics import Score, parse_pharaoh
 from foveate.metrics.corpus import METRICS, evaluate, require_metrics
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
-from foveate.storage.draft import disk_errors
+from foveate.storage.draft import require_writable, write_lines
 from foveate.storage.shipped import run_folder
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.option import chunks, decode_config, metric_names, pairs_of, require_used
-from foveate.tasks.report_page import write_report
+from foveate.tasks.report_page import score_rows, score_tiles, write_report
 from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, require_fit, vocabulary
 from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, Sight, buckets, in_percent, measured_lengths, written
@@ -170,10 +170,7 @@ class TranslateSide(Side):
         config = decode_config(translator.config, arguments)
         names = metric_names(arguments) or suitable_metrics(translator.target_tokeniser)
         require_metrics(names)
-        for path in filter(None, (arguments.save, arguments.report)):
-            with disk_errors(Path(path)):  # before the work rather than after it
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                Path(path).open("a").close()
+        require_writable(arguments.save, arguments.report)
         started = time.perf_counter()
         translations = translator.translate([pair.source for pair in pairs], config=config)
         seconds = time.perf_counter() - started
@@ -182,7 +179,7 @@ class TranslateSide(Side):
         say(f"{lines} in {seconds:.1f} seconds; {cut}.")
         hypotheses = [translation.text for translation in translations]
         if arguments.save:
-            _save(arguments.save, hypotheses)
+            write_lines(arguments.save, hypotheses)
         references = [pair.target for pair in pairs]
         scores = evaluate(hypotheses, references, names)
         if arguments.report:
@@ -213,20 +210,8 @@ class TranslateSide(Side):
             model.model,
             folder,
             path,
-            tiles=[
-                ("training pairs", f"{len(training):,}"),
-                *((f"test {score.name}", f"{score.value:.2f}") for score in scores),
-            ],
-            scores=[
-                {
-                    "metric": score.name,
-                    "value": f"{score.value:.2f}",
-                    "better": "higher" if score.higher_is_better else "lower",
-                    "data": tested,
-                    "signature": score.signature or "",
-                }
-                for score in scores
-            ],
+            tiles=[("training pairs", f"{len(training):,}"), *score_tiles(scores)],
+            scores=score_rows(scores, tested),
             samples=[
                 (translation.source, reference, translation.text, alignment)
                 for translation, reference, alignment in zip(translations, references, alignments, strict=True)
@@ -367,7 +352,7 @@ def _evaluate_attention(arguments: argparse.Namespace) -> None:
     chosen = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
     if arguments.save:
         links = [alignment.pharaoh() for (alignment,) in word_alignments(translator, pairs, [chosen])]
-        _save(arguments.save, links)
+        write_lines(arguments.save, links)
         say(f"Wrote {arguments.save}.")
     heads = every_head(translator) if arguments.per_head else [chosen]
     scores = score_heads(translator, pairs, gold, heads, where=arguments.gold)
@@ -384,12 +369,6 @@ def _evaluate_attention(arguments: argparse.Namespace) -> None:
 def _table(head: Head, scores: list[Score]) -> dict[str, object]:
     values = {score.name: {"value": score.value, "signature": score.signature} for score in scores}
     return {"layer": head.layer, "head": head.head, "when": head.when, **values}
-
-
-def _save(path: str, lines: Sequence[str]) -> None:
-    with disk_errors(Path(path)):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 SIDE = TranslateSide()

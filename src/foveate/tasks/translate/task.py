@@ -23,7 +23,16 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
 from foveate.suggestion import listing
-from foveate.tasks.run_model import begin_with, keep, require_digests, require_seed, saved, seeded, within_run
+from foveate.tasks.run_model import (
+    begin_with,
+    keep,
+    require_digests,
+    require_seed,
+    require_smoothing,
+    saved,
+    seeded,
+    within_run,
+)
 from foveate.tasks.translate.head import GuideConfig, guidance, guided_weights, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import DataConfig, Pairs
 
@@ -56,8 +65,7 @@ class TranslateConfig:
     )
 
     def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be at least 0 and less than 1, got {self.label_smoothing}")
+        require_smoothing(self.label_smoothing)
         require_seed(self.seed)
 
 

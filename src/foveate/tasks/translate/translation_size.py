@@ -11,7 +11,7 @@ from foveate.data.tokeniser import Tokeniser, WordTokeniser
 from foveate.errors import DataError
 from foveate.metrics.corpus import FOR_SENTENCES, FOR_SYMBOLS
 from foveate.suggestion import counted
-from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, with_others
+from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, training_table, with_others
 from foveate.tasks.translate.task import Forerunner, TranslateConfig
 
 FEW_SYMBOLS = 256
@@ -65,7 +65,7 @@ def _suggested(sides: tuple[_Side, _Side], total: int, allowance: Allowance) -> 
             "target_tokeniser": tokenisers[1][0],
             "model": chosen.model,
             "data": {"max_tokens": chosen.max_tokens},
-            "train": _training(steps, rate=chosen.learning_rate, warmup=400, interval=100),
+            "train": training_table(steps, rate=chosen.learning_rate, warmup=400, interval=100, patience=5),
         },
         facts,
         (*reasons, Reason("model", f"{chosen.why}, {allowance}")),
@@ -94,7 +94,7 @@ def _continued(
             **{part: ours[part] for part in taken},
             "initialise_from": name,
             "data": {"max_length": forerunner.config.data.max_length, "max_tokens": 2048},
-            "train": _training(steps, rate=2e-4, warmup=100, interval=20),
+            "train": training_table(steps, rate=2e-4, warmup=100, interval=20, patience=5),
         },
         _facts(sides, total),
         (Reason("source", "", ("source_tokeniser",)), Reason("target", "", ("target_tokeniser",)), Reason("model", "")),
@@ -171,19 +171,6 @@ _BLOCK = {"model_dim": 256, "num_heads": 8, "feedforward_dim": 1024, "norm": "pr
 def _bahdanau(embedding: int, hidden: int, maxout: int, **more: Any) -> dict[str, Any]:
     sizes = {"embedding_dim": embedding, "hidden_dim": hidden, "maxout_dim": maxout}
     return {"kind": "bahdanau", **sizes, **more}
-
-
-def _training(steps: int, *, rate: float, warmup: int, interval: int) -> dict[str, Any]:
-    """With at most so many steps of warmup, and at least so many between validations."""
-    interval = max(steps // 20, interval)
-    return {
-        "steps": steps,
-        "learning_rate": rate,
-        "schedule": {"kind": "cosine", "warmup": min(warmup, max(steps // 10, 1))},
-        "validate_every": interval,
-        "save_every": interval,
-        "patience": 5,
-    }
 
 
 def suitable_metrics(target: Tokeniser) -> tuple[str, ...]:

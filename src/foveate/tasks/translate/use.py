@@ -266,12 +266,7 @@ def trace_of(
         "read": Track.of_pieces([START, *written][: len(written)]),
         "target": Track.of_pieces(written, text=translation.text),
     }
-    weight = next(translator.model.parameters())
-    pedigree = Pedigree(
-        model=type(translator.model).__name__,
-        configuration=_plain(getattr(translator.model, "config", None)),
-        dtype=str(weight.dtype).removeprefix("torch."),
-    )
+    pedigree = Pedigree.of(translator.model, configuration=_plain(getattr(translator.model, "config", None)))
     trace = Trace.of(observation, tracks, pedigree=pedigree, gold=gold)
     trace = replace(trace, opens=_opening(translator, observation, (len(written), batch[0].length)))
     if not trace.sites:
