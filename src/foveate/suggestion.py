@@ -27,10 +27,10 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """A number with its noun, in singular or plural.
 
-    >>> counted(1, "pair"), counted(12000, "pair"), counted(2, "hypothesis")
-    ('1 pair', '12,000 pairs', '2 hypotheses')
+    >>> counted(1, "pair"), counted(12000, "pair"), counted(2, "hypothesis"), counted(7, "class")
+    ('1 pair', '12,000 pairs', '2 hypotheses', '7 classes')
     """
-    many = f"{noun.removesuffix('is')}es" if noun.endswith("is") else f"{noun}s"
+    many = f"{noun.removesuffix('is')}es" if noun.endswith(("is", "ss")) else f"{noun}s"
     return f"{count:,} {noun if count == 1 else many}"
 
 

@@ -12,6 +12,7 @@ from foveate.data.image import ImageReader
 from foveate.models import BERTConfig, GPTConfig, ModelConfig
 from foveate.nn import Patches, Vectors
 from foveate.tasks import TASKS
+from foveate.tasks.node.task import NodeModel
 from foveate.tasks.translate.task import build_model
 
 MODELS = {
@@ -24,6 +25,7 @@ MODELS = {
     "transcribe": lambda config: config.model.build(Vectors(80), 100),
     "speak": lambda config: config.model.build(100, 80),
     "caption": lambda config: config.model.build(Patches(size=8, channels=1, grid=(8, 8)), 100),
+    "node": lambda config: NodeModel(config.model.build(100, 7)),
 }
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.toml"))
@@ -90,7 +92,8 @@ def test_a_plan_is_for_any_task(foveate: Any, task: str, tmp_path: Path) -> None
     path.write_text(shown.out)
     assert foveate("plan", path, "--show").out == shown.out
     lengths = ("--length", "5") if task in ("tag", "classify") else ()
-    said = foveate("plan", path, "--no-tune", "--vocab", "20", *lengths, "--set", "data.max_tokens=600")
+    size = () if task == "node" else ("--set", "data.max_tokens=600")
+    said = foveate("plan", path, "--no-tune", "--vocab", "20", *lengths, *size)
     assert said.code == 0, said.err
     assert " parameters (" in said.out
     assert " per second" in said.out
@@ -100,6 +103,7 @@ def test_a_plan_is_for_any_task(foveate: Any, task: str, tmp_path: Path) -> None
         "transcribe": "1 recordings of 500 vectors and 30 tokens",
         "speak": "1 text of 30 tokens with 300 frames",
         "caption": "7 pictures of 64 patches and 12 tokens",
+        "node": "2,000 nodes with 15,956 edges",
     }
     assert f"a batch: {expected.get(task, '4 rows of 128 tokens')}" in said.out
 

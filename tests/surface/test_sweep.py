@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from foveate.cli.program import build_parser
+from foveate.data.graph import Graph
+from foveate.data.graph_archive import write_graph
 from foveate.data.waveform import wav
 from foveate.inspect.figure.pixel import photograph
 from foveate.tasks import TASKS
@@ -23,6 +25,7 @@ TEXTS = {
     "transcribe": ("--data", "one.npy\tab ba\n"),
     "speak": ("--data", "one.wav\tab ba\n"),
     "caption": ("--data", "one.png\tab ba\ntwo.png\tba\n"),
+    "node": ("--edges", ""),
 }
 MODELS = {
     "translate": ("model.hidden_dim=4", "model.embedding_dim=4", "model.maxout_dim=4"),
@@ -33,6 +36,7 @@ MODELS = {
     "transcribe": ("model.subsampling.hidden_dim=8", "model.encoder=rnn", "model.encoder.hidden_dim=4"),
     "speak": ("model.hidden_dim=4", "model.embedding_dim=4", "model.encoder.hidden_dim=4", "data.max_length=60"),
     "caption": ("model.encoder.channels=[4,4]", "model.decoder.hidden_dim=4"),
+    "node": ("model.num_heads=2", "model.head_dim=2"),
 }
 CALLS = {
     "translate": ("RUN", "ab"),
@@ -43,6 +47,7 @@ CALLS = {
     "transcribe": ("RUN", "one.npy"),
     "speak": ("RUN", "ab", "--out", "OUT.wav"),
     "caption": ("RUN", "one.png"),
+    "predict": ("RUN", "1"),
     "evaluate": ("RUN",),
     "report": ("RUN",),
     "export": ("RUN", "OUT", "--to", "onnx"),
@@ -63,13 +68,24 @@ def runs(tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> dict[str, Pa
     draw(folder)
     random.seed(0)
     for task, (option, text) in TEXTS.items():
-        data = folder / f"{task}.txt"
-        data.write_text(text * 20)
+        data = written(task, folder / f"{task}.txt", text * 20)
         made[task] = folder / task
-        settings = [word for one in (*MODELS[task], "train.steps=1", "data.max_tokens=512") for word in ("--set", one)]
+        size = () if task == "node" else ("data.max_tokens=512",)
+        settings = [word for one in (*MODELS[task], "train.steps=1", *size) for word in ("--set", one)]
         said = foveate("train", task, option, data, "--out", made[task], "--no-tune", "--threads", "1", *settings)
         assert said.code == 0, said.err
     return made
+
+
+def written(task: str, path: Path, text: str) -> Path:
+    """The data of a task: text, or a graph."""
+    if task != "node":
+        path.write_text(text)
+        return path
+    ring = np.array([range(20), [*range(1, 20), 0]])
+    graph = Graph(features=np.eye(20, 4), edges=ring, labels=np.arange(20) % 2, classes=("even", "odd"))
+    write_graph(graph, path.with_suffix(".npz"))
+    return path.with_suffix(".npz")
 
 
 def draw(folder: Path) -> None:
@@ -107,8 +123,7 @@ def test_no_option_of_any_command_ends_in_a_traceback(
     foveate: Any, runs: dict[str, Path], task: str, command: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where a folder or file named by a number may appear
-    data, out = tmp_path / "data.tsv", tmp_path / "out"
-    data.write_text(TEXTS[task][1])
+    data, out = written(task, tmp_path / "data.tsv", TEXTS[task][1]), tmp_path / "out"
     np.save(tmp_path / "one.npy", VECTORS)
     (tmp_path / "one.wav").write_bytes(SOUND)
     draw(tmp_path)

@@ -37,7 +37,7 @@ MODES = {
     "source": ("run", *TRANSLATING, "save", "report", "json"),
 }
 """The kinds of evaluation by the option that selects each, with the options that it uses."""
-OTHERS = ("run", "columns", "save", "report", "json")
+OTHERS = ("run", "columns", "per_class", "save", "report", "json")
 """The options used by a task whose file has an option of its own."""
 USES = {
     "run": "--source, --data or --text",
@@ -46,6 +46,7 @@ USES = {
     "data": "RUN alone",
     "columns": "RUN and --source or --data",
     "per_class": "RUN and --data",
+    "nodes": "--edges",
     "context": "RUN and --text",
     "output": "--target alone",
     "links": "--gold alone",
@@ -80,6 +81,7 @@ examples:
   foveate evaluate run/ --source test.tsv --metrics phone_error,word_error --save output.txt
   foveate evaluate run/ --source test.tsv --report report.html
   foveate evaluate run/ --data test.txt --per-class             a tagger or a classifier
+  foveate evaluate papers/ --per-class                          a model of nodes, on the test nodes of its graph
   foveate evaluate run/ --text test.txt --context 64            a language model: perplexity, bits per byte
   foveate evaluate --output output.fr --target test.fr          score an existing file
   foveate evaluate --links system.pharaoh --gold gold.pharaoh   alignment error rate
@@ -90,7 +92,11 @@ examples:
     parser.add_argument("--target", metavar="FILE", help="reference lines")
     parser.add_argument("--data", metavar="FILE", help="labelled examples for a tagger or a classifier")
     columns_argument(parser)
-    parser.add_argument("--per-class", action="store_true", help="with --data: print F1 of every class")
+    parser.add_argument(
+        "--per-class",
+        action="store_true",
+        help="of a tagger, a classifier or a model of nodes: print F1 of every class",
+    )
     parser.add_argument("--text", metavar="FILE", help="text to score a language model on")
     parser.add_argument(
         "--context",
@@ -111,13 +117,17 @@ examples:
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)
-    for name in set(modes()) - set(MODES):
+    known = {action.dest for action in parser._actions}
+    for name, says in {name: says for task in TASKS.values() for name, says in task.tests.items()}.items():
+        if name not in known:
+            parser.add_argument(option(name), metavar="FILE", help=says)
+    for name in set(modes()) - set(MODES) - {action.dest for action in parser._actions}:
         parser.add_argument(option(name), metavar="FILE", help="data to score a model on")
 
 
 def modes() -> dict[str, tuple[str, ...]]:
     """`MODES`, and the files that tasks are scored on."""
-    return {**{task.first: (task.first, *OTHERS) for task in TASKS.values()}, **MODES}
+    return {**{task.first: (task.first, *task.tests, *OTHERS) for task in TASKS.values()}, **MODES}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -136,11 +146,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _mode(arguments: argparse.Namespace) -> str | None:
-    """The kind of evaluation; None if no option selects one."""
+    """The kind of evaluation; None if no option selects one, and the run has no test data of its own."""
+    from foveate.storage.run import read_run
+    from foveate.storage.shipped import run_folder
+
     for mode in (*MODES, *(set(modes()) - set(MODES))):
         if getattr(arguments, mode) and (arguments.run or mode in ("text", "links", "output")):
             return mode
-    return None
+    task = task_of(read_run(run_folder(arguments.run))) if arguments.run else None
+    return task.first if task is not None and task.keeps_test else None
 
 
 def _require_sense(arguments: argparse.Namespace, mode: str | None) -> None:
@@ -149,7 +163,7 @@ def _require_sense(arguments: argparse.Namespace, mode: str | None) -> None:
     from foveate.storage.shipped import is_shipped, run_folder
 
     if arguments.report:
-        if not (arguments.run and (arguments.source or arguments.data or arguments.text)):
+        if not arguments.run or mode in (None, "links", "output", "gold"):
             raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
         folder = run_folder(arguments.run)
         if is_shipped(folder) or model_type_of(folder) is not None:
@@ -163,7 +177,9 @@ def _require_sense(arguments: argparse.Namespace, mode: str | None) -> None:
             "Give RUN with --source (and --target, or --gold) or --data, or --output with --target, or --links with "
             "--gold."
         )
-    require_used(arguments, USES, modes()[mode], f"where --{mode} is scored")
+    doing = f"where --{mode} is scored" if getattr(arguments, mode) else "where the run's own test data are scored"
+    taken = modes()[mode] if getattr(arguments, mode) else [name for name in modes()[mode] if name != "nodes"]
+    require_used(arguments, USES, taken, doing)
     if mode in PARTNERS and not getattr(arguments, PARTNERS[mode][0]):
         raise UsageError(PARTNERS[mode][1])
     if mode == "gold":

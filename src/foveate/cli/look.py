@@ -29,6 +29,7 @@ examples:
   foveate look run/ "…" --out alignment.svg --words
   foveate look run/ "…" --target "…" --out links.pharaoh
   foveate look gpt/ "To be, or not to be" --layer 0               the attention of each piece to those before it
+  foveate look papers/ --node 31336                               the edges that the class of a node depends on
   foveate look run/ "…" --html page.html                          one file, works offline
   foveate look run/ "…" --trace kept.trace
   foveate look kept.trace                                         opens the viewer
@@ -43,6 +44,8 @@ times .TextGrid .ctm .json .svg .pdf .png .txt
     parser.add_argument("run", metavar="RUN", help="the run folder, or the folder of a trace")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
     parser.add_argument("--text", dest="viewed", metavar="TEXT", help="the source text, to open in the viewer")
+    parser.add_argument("--node", metavar="NAME", help="the node of a graph, to open in the viewer")
+    parser.add_argument("--hops", type=count, metavar="N", help="how far from a node to draw; by default all it reads")
     parser.add_argument(
         "--target",
         metavar="TEXT",
@@ -90,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     of_trace, written = is_trace(arguments.run), any(getattr(arguments, kind) for kind in FILES)
     drawn = arguments.out is not None or arguments.steps is not None
-    drawn = drawn or not (of_trace or written or arguments.viewed is not None)
+    drawn = drawn or not (of_trace or written or arguments.viewed is not None or arguments.node is not None)
     _require_sense(arguments, of_trace=of_trace, drawn=drawn, written=written)
     sight: Any = _Kept(arguments) if of_trace else _of_run(arguments)
     if drawn:
@@ -107,7 +110,7 @@ def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool
     for kind in ("html", *FIGURES):
         if getattr(arguments, kind):
             require_ending(f"--{kind}", getattr(arguments, kind), kind.upper())
-    if arguments.text is not None and arguments.viewed is not None:
+    if sum(one is not None for one in (arguments.text, arguments.viewed, arguments.node)) > 1:
         raise UsageError("The text is there twice. Leave one of them out.")
     if arguments.site is not None and arguments.layer is not None:
         raise UsageError("--site and --layer both say which attention. Leave one of them out.")
@@ -143,7 +146,7 @@ class _Kept:
     def __init__(self, arguments: argparse.Namespace) -> None:
         from foveate.inspect import read_trace
 
-        if arguments.text is not None or arguments.viewed is not None or arguments.target is not None:
+        if any(one is not None for one in (arguments.text, arguments.viewed, arguments.node, arguments.target)):
             raise UsageError("A trace holds its own text, and no model to run another one. Leave the text out.")
         self.trace = read_trace(arguments.run)
 
@@ -155,7 +158,8 @@ def _of_run(arguments: argparse.Namespace) -> Any:
     from foveate.storage.shipped import run_folder
 
     task = task_of(read_run(run_folder(arguments.run)))  # nothing is asked about a run that is not there
-    text = arguments.viewed if arguments.text is None else arguments.text
+    require_used(arguments, dict.fromkeys(("node", "hops"), "a graph"), task.looks, f"for a run of {task.name}")
+    text = next((one for one in (arguments.text, arguments.viewed, arguments.node) if one is not None), None)
     if text is None:
         raise UsageError(
             f'What should the model look at? Write `foveate look {arguments.run} --text "…"` to open the viewer, or '

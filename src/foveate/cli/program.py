@@ -21,9 +21,12 @@ from foveate.tasks.entry import Entry
 from foveate.voice import hush, tell
 
 
-def verbs() -> dict[str, Entry]:
-    """Commands that use a trained model, each with its task: `foveate.cli.verb` is the module of all of them."""
-    return {task.verb.name: task for task in TASKS.values()}
+def verbs() -> dict[str, list[Entry]]:
+    """Commands that use a trained model, each with its tasks: `foveate.cli.verb` is the module of all of them."""
+    tasks: dict[str, list[Entry]] = {}
+    for task in TASKS.values():
+        tasks.setdefault(task.verb.name, []).append(task)
+    return tasks
 
 
 def commands() -> dict[str, str]:
@@ -31,7 +34,7 @@ def commands() -> dict[str, str]:
     return {
         "train": "train a model on your data",
         "resume": "continue a training run exactly where it stopped",
-        **{name: task.verb.summary for name, task in verbs().items()},
+        **{name: tasks[0].verb.summary for name, tasks in verbs().items()},
         "compare": "train variants on the same data with the same budget, with error bars",
         "evaluate": "score a trained model, or its output in a file",
         "report": "write a run's report: curves, samples and attention",

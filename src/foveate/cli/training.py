@@ -201,8 +201,8 @@ def other_sizes(
                 continue
             if theirs * other.train.steps <= ours * config.train.steps:
                 continue
-            work = theirs * other.train.steps * other.data.max_tokens
-            there = seconds * work / (ours * config.train.steps * config.data.max_tokens)
+            work = theirs * other.train.steps * getattr(other.data, "max_tokens", 1)
+            there = seconds * work / (ours * config.train.steps * getattr(config.data, "max_tokens", 1))
             steps = f"{other.train.steps:,} steps"
             time = duration(there).removeprefix("about ")
             yield f"--size {size} would be {theirs:,} parameters and {steps}: roughly {time}."

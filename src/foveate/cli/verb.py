@@ -3,11 +3,12 @@
 import argparse
 
 from foveate.cli.program import verbs
+from foveate.tasks.entry import Entry
 from foveate.tasks.option import machine_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    verb = verbs()[parser.name].verb  # type: ignore[attr-defined]
+    verb = verbs()[parser.name][0].verb  # type: ignore[attr-defined]
     parser.epilog = verb.epilog
     parser.add_argument("run", metavar="RUN", help=verb.run)
     parser.add_argument("inputs", nargs="*", metavar=verb.placeholder, help=verb.input)
@@ -19,5 +20,25 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import prepare_machine
 
     prepare_machine(arguments, quiet=True)
-    verbs()[arguments.command].side.use(arguments)
+    _task(arguments).side.use(arguments)
     return 0
+
+
+def _task(arguments: argparse.Namespace) -> Entry:
+    """The task of the command; of several, the run's. Raises UsageError for a run of none of several tasks."""
+    from foveate.errors import UsageError
+    from foveate.storage.run import read_run
+    from foveate.storage.shipped import run_folder
+
+    tasks = verbs()[arguments.command]
+    if len(tasks) == 1:
+        return tasks[0]
+    run = read_run(run_folder(arguments.run))
+    for task in tasks:
+        if task.name == run.task:
+            return task
+    names = " and ".join(task.name for task in tasks)
+    raise UsageError(
+        f"{run.folder} is a run of the task {run.task}, but this command is for runs of {names}. Name such a run, or "
+        f"see `foveate --help` for the commands of {run.task}."
+    )

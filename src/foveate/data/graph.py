@@ -39,6 +39,8 @@ class Graph:
     edge_features: Float[np.ndarray, "_ edge_width"] | None = None
     names: tuple[str, ...] = ()
     """The names of the nodes; empty: their numbers."""
+    feature_names: tuple[str, ...] = ()
+    """The names of the columns, or the words that are counted; empty: columns without names."""
     labels: np.ndarray | None = None
     """The number of each node's class, or −1 for a node without a label."""
     classes: tuple[str, ...] = ()
@@ -52,6 +54,8 @@ class Graph:
         self._sort_edges()
         if self.names and len(self.names) != len(self):
             raise ValueError(f"There are {len(self)} nodes but {len(self.names)} names. Give each node one.")
+        if self.feature_names and len(self.feature_names) != self.width:
+            raise ValueError(f"There are {self.width} features but names of {len(self.feature_names)}.")
         self._require_labels()
         splits = {name: whole_numbers(f"Nodes of the split {name!r}", nodes) for name, nodes in self.splits.items()}
         object.__setattr__(self, "splits", splits)
@@ -148,6 +152,24 @@ class Graph:
             )
         drawn = {"train": train, "valid": rest[:valid], "test": rest[valid : valid + test]}
         return replace(self, splits={name: np.sort(nodes) for name, nodes in drawn.items()})
+
+    def shared(self, *, valid: float, test: float, seed: int = 0) -> "Graph":
+        """The same graph with its labelled nodes divided at random, by a seed: of each class these shares are for
+        validation and for the test, and at least one node is for training.
+
+        Raises ValueError for a graph without labels.
+        """
+        if self.labels is None or not (self.labels != UNLABELLED).any():
+            raise ValueError("The nodes have no labels, so there is nothing to learn. Give some of them labels.")
+        order = np.random.default_rng(seed).permutation(len(self))
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in SPLITS}
+        for number in range(len(self.classes)):
+            nodes = order[self.labels[order] == number]
+            first = min(round(valid * len(nodes)), max(len(nodes) - 1, 0))
+            second = min(round(test * len(nodes)), max(len(nodes) - first - 1, 0))
+            for name, part in zip(("valid", "test", "train"), np.split(nodes, [first, first + second]), strict=True):
+                parts[name].append(part)
+        return replace(self, splits={name: np.sort(np.concatenate(part)) for name, part in parts.items()})
 
     @classmethod
     def of_networkx(

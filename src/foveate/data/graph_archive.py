@@ -23,7 +23,7 @@ def write_graph(graph: Graph, path: Path) -> None:
 
     `edges` holds sources above targets. Features are `features`, or `feature_pointers`, `feature_columns`,
     `feature_values` and `num_features` in compressed rows. Further arrays are `directed`, `edge_features`, `names`,
-    `labels`, `classes`, `train`, `valid` and `test`; those that the graph lacks are left out.
+    `feature_names`, `labels`, `classes`, `train`, `valid` and `test`; those that the graph lacks are left out.
     """
     arrays: dict[str, Any] = {"format": FORMAT, "edges": graph.edges, "directed": graph.directed, **graph.splits}
     if isinstance(graph.features, SparseRows):
@@ -35,7 +35,7 @@ def write_graph(graph: Graph, path: Path) -> None:
     for name in ("edge_features", "labels"):
         if getattr(graph, name) is not None:
             arrays[name] = getattr(graph, name)
-    for name in ("names", "classes"):
+    for name in ("names", "feature_names", "classes"):
         if getattr(graph, name):
             arrays[name] = np.array(getattr(graph, name))
     content = io.BytesIO()
@@ -71,6 +71,7 @@ def _ours(arrays: Mapping[str, np.ndarray]) -> Graph:
         directed=bool(arrays["directed"]),
         edge_features=arrays.get("edge_features"),
         names=tuple(map(str, arrays.get("names", ()))),
+        feature_names=tuple(map(str, arrays.get("feature_names", ()))),
         labels=arrays.get("labels"),
         classes=tuple(map(str, arrays.get("classes", ()))),
         splits=_splits(arrays),

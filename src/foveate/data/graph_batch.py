@@ -33,6 +33,8 @@ class GraphBatch:
     edge_features: Float[Tensor, "edges edge_width"] | None = None
     labels: Int[Tensor, " nodes"] | None = None
     """The number of each node's class; −1 for a node without a label."""
+    degrees: Int[Tensor, " nodes"] | None = None
+    """The number of other nodes that each node sees in the whole graph, where this is a sample of its edges."""
 
     @classmethod
     def of(cls, graphs: Sequence[Graph]) -> "GraphBatch":
@@ -52,7 +54,7 @@ class GraphBatch:
         ]
         labels = [np.full(len(graph), UNLABELLED) if graph.labels is None else graph.labels for graph in graphs]
         return cls(
-            _joined([graph.features for graph in graphs]),
+            tensor_of([graph.features for graph in graphs]),
             torch.from_numpy(index),
             torch.from_numpy(np.repeat(np.arange(len(graphs)), np.diff(first))),
             torch.from_numpy(np.concatenate(between)) if between else None,
@@ -66,14 +68,16 @@ class GraphBatch:
     @cached_property
     def neighbourhood(self) -> Neighbourhood:
         """The edges, and what layers work out about them once."""
-        return Neighbourhood(self.edges, len(self), self.edge_features)
+        return Neighbourhood(self.edges, len(self), self.edge_features, self.degrees)
 
     def to(self, device: torch.device | str) -> "GraphBatch":
-        parts = {name: getattr(self, name) for name in ("features", "edges", "graph", "edge_features", "labels")}
+        fields = ("features", "edges", "graph", "edge_features", "labels", "degrees")
+        parts = {name: getattr(self, name) for name in fields}
         return replace(self, **{name: part.to(device) for name, part in parts.items() if part is not None})
 
 
-def _joined(parts: Sequence[np.ndarray | SparseRows]) -> Tensor | SparseVectors:
+def tensor_of(parts: Sequence[np.ndarray | SparseRows]) -> Tensor | SparseVectors:
+    """Features, one after the other."""
     sparse = [part for part in parts if isinstance(part, SparseRows)]
     if len(sparse) == len(parts):
         rows = SparseRows.join(sparse)

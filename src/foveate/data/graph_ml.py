@@ -133,6 +133,7 @@ def read_graphml(path: Path | str, *, label: str | None = "label", features: Seq
         directed=document.directed,
         edge_features=_table(document, document.edges, between) if between and document.edges else None,
         names=tuple(document.nodes),
+        feature_names=tuple(chosen),
         labels=labels if label in of_node else None,
         classes=classes if label in of_node else (),
     )

@@ -25,6 +25,7 @@ NODES_FORM = (
 class _Nodes(NamedTuple):
     number: dict[str, int]
     features: Float[np.ndarray, "nodes width"] | SparseRows
+    columns: tuple[str, ...]
     labels: list[str | None] | None
     splits: dict[str, list[int]]
 
@@ -50,6 +51,7 @@ def read_graph_tables(edges: Path | str, nodes: Path | str, *, directed: bool = 
         directed=directed,
         edge_features=features,
         names=tuple(table.number),
+        feature_names=table.columns,
         labels=labels if table.labels is not None else None,
         classes=classes,
         splits={name: np.array(chosen, np.int64) for name, chosen in table.splits.items()},
@@ -93,14 +95,16 @@ def _read_nodes(path: Path | str) -> _Nodes:
             splits.setdefault(split, []).append(place)
     if not number:
         raise DataError(f"{path} names no nodes. {NODES_FORM}")
-    features = np.array(numbers, np.float32) if wordy is None else _counted(documents)
-    return _Nodes(number, features, labels if "label" in header else None, splits)
+    words = tuple(sorted({word for document in documents for word in document}))
+    features = np.array(numbers, np.float32) if wordy is None else _counted(documents, words)
+    columns = tuple(header[column] for column in numeric) if wordy is None else words
+    return _Nodes(number, features, columns, labels if "label" in header else None, splits)
 
 
-def _counted(documents: Sequence[Sequence[str]]) -> SparseRows:
-    """The number of times that each word stands in each document; words in alphabetical order."""
-    column = {word: place for place, word in enumerate(sorted({word for words in documents for word in words}))}
-    rows = [{column[word]: float(words.count(word)) for word in dict.fromkeys(words)} for words in documents]
+def _counted(documents: Sequence[Sequence[str]], words: Sequence[str]) -> SparseRows:
+    """The number of times that each word stands in each document."""
+    column = {word: place for place, word in enumerate(words)}
+    rows = [{column[word]: float(document.count(word)) for word in dict.fromkeys(document)} for document in documents]
     return SparseRows.of(rows, width=len(column))
 
 

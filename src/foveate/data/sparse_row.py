@@ -107,6 +107,13 @@ class SparseRows:
         place = np.arange(pointers[-1]) + np.repeat(self.pointers[rows] - pointers[:-1], counts)
         return replace(self, pointers=pointers, columns=self.columns[place], values=self.values[place])
 
+    def renumbered(self, places: Int[np.ndarray, " width"], width: int) -> "SparseRows":
+        """Rows with the column j at `places[j]` of so many; entries of a column at −1 are left out."""
+        columns = places[self.columns]
+        there = columns >= 0
+        pointers = np.concatenate([[0], np.cumsum(there)])[self.pointers]
+        return SparseRows(pointers=pointers, columns=columns[there], values=self.values[there], width=width)
+
     def normalised(self) -> "SparseRows":
         """Rows whose values sum to 1; a row whose values sum to 0 stays as it is."""
         totals = np.zeros(len(self), np.float64)

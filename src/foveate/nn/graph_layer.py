@@ -80,7 +80,7 @@ class GraphAttention(nn.Module):
         key = query if self.key is self.query else self._heads(x, self.key)
         value = key if self.value is self.key else self._heads(x, self.value)
         rule = neighbourhood.rule(self_loops=self.self_loops)
-        attention = self.attention.over(rule, bias=self._edge_bias(neighbourhood))
+        attention = self.attention.over(rule, bias=self.edge_bias(neighbourhood))
         rate = self.dropout if self.training else 0.0
         context = attention.run(query, key, value, at=neighbourhood.at, dropout=rate)[0].transpose(0, 1)
         joined = context.flatten(1) if self.join == "concat" else context.mean(1)
@@ -94,7 +94,8 @@ class GraphAttention(nn.Module):
             projected = projection(x)
         return projected.view(1, len(projected), self.num_heads, self.head_dim).transpose(1, 2)
 
-    def _edge_bias(self, neighbourhood: Neighbourhood) -> "EdgeBias | None":
+    def edge_bias(self, neighbourhood: Neighbourhood) -> "EdgeBias | None":
+        """The bias of edges by their features; None for a layer without. Raises ValueError for missing features."""
         if self.edge is None:
             return None
         if neighbourhood.features is None:

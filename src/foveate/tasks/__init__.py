@@ -7,7 +7,17 @@ that users load, `side.py` the methods that commands call. `TASKS` is the only l
 
 from typing import TYPE_CHECKING
 
-from foveate.tasks import caption, classify, language_model, masked_language_model, speak, tag, transcribe, translate
+from foveate.tasks import (
+    caption,
+    classify,
+    language_model,
+    masked_language_model,
+    node,
+    speak,
+    tag,
+    transcribe,
+    translate,
+)
 from foveate.tasks.entry import Entry
 
 if TYPE_CHECKING:
@@ -15,7 +25,7 @@ if TYPE_CHECKING:
 
 TASKS: dict[str, Entry] = {
     room.TASK.name: room.TASK
-    for room in (translate, language_model, masked_language_model, tag, classify, transcribe, speak, caption)
+    for room in (translate, language_model, masked_language_model, tag, classify, transcribe, speak, caption, node)
 }
 """All tasks by their names, which runs keep in `config.json`."""
 

@@ -5,7 +5,7 @@ These are plain classes because importing `dataclasses` takes as long as the res
 
 import argparse
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,8 @@ class Entry:
         tests: Mapping[str, str] | None = None,
         lengths: Mapping[str, str] | None = None,
         reads_columns: bool = True,
+        keeps_test: bool = False,
+        looks: Collection[str] = (),
     ) -> None:
         self.name, self.home, self.summary, self.verb = name, home, summary, verb
         self.files = files
@@ -74,6 +76,10 @@ class Entry:
         """Lengths of an example, which are options of `foveate plan`, each with its help text."""
         self.reads_columns = reads_columns
         """Whether a file may be a table whose columns `--columns` selects."""
+        self.keeps_test = keeps_test
+        """Whether a run has test data, which `foveate evaluate` scores where no file is named."""
+        self.looks = looks
+        """Options of `foveate look` that only some tasks have."""
 
     @property
     def first(self) -> str:

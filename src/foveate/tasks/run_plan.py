@@ -284,11 +284,13 @@ def _sites(probe: Probe, bfloat16: bool) -> tuple[Site, ...]:
     sites = []
     for (at, *_), count in ((alike, len(alike)) for alike in calls.values()):
         mechanism, around = modules[at.name], modules.get(at.name.rpartition(".")[0])
-        if isinstance(mechanism, Mechanism):
+        # The rule and the bias of the call: those of a graph's edges are not the module's own.
+        planned = at.formula if isinstance(at.formula, Mechanism) else mechanism
+        if isinstance(planned, Mechanism):
             tokens = at.query.new_zeros(1, at.query.shape[1] * at.query.shape[3])
             packed = isinstance(around, MultiHeadAttention) and not around.refuses_packed(tokens, max(at.shape[2:]))
             with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-                chosen = mechanism.plan(at.query.detach().requires_grad_(), at.key, at=at.at)
+                chosen = planned.plan(at.query.detach().requires_grad_(), at.key, at=at.at)
             sites.append(Site(at.name, at.kind, at.shape, count, chosen, packed, at.at.previous is not None))
     return tuple(sites)
 

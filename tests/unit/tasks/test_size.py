@@ -8,6 +8,8 @@ import pytest
 from PIL import Image
 
 from foveate.config import build
+from foveate.data.graph import Graph
+from foveate.data.graph_archive import write_graph
 from foveate.data.waveform import wav
 from foveate.tasks import TASKS
 from foveate.tasks.run_plan import MINUTES, Allowance, Size
@@ -28,6 +30,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "clips.tsv").write_text("".join(f"one.wav\t{line}\n" for line in words))
     Image.new("RGB", (8, 8), "teal").save(folder / "one.png")
     (folder / "captions.tsv").write_text("".join(f"one.png\t{line}\n" for line in words))
+    chain = np.array([range(29_999), range(1, 30_000)])
+    graph = Graph(features=np.ones((30_000, 9)), edges=chain, labels=np.arange(30_000) % 3, classes=("a", "b", "c"))
+    write_graph(graph, folder / "graph.npz")
     lengths = np.full(len(words), 40)
     np.savez(folder / "vectors.npz", inputs=np.eye(lengths.sum(), 2), lengths=lengths, labels=np.array(words))
     return folder
@@ -42,6 +47,7 @@ DATA = {
     "transcribe": ("data", "vectors.npz"),
     "speak": ("data", "clips.tsv"),
     "caption": ("data", "captions.tsv"),
+    "node": ("edges", "graph.npz"),
 }
 
 

@@ -1,0 +1,32 @@
+"""The command `predict`, which the tasks on graphs share: the run decides which task answers."""
+
+import argparse
+
+from foveate.tasks.entry import Verb
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--probabilities", action="store_true", help="nodes: print the probability of each class")
+    parser.add_argument(
+        "--edges", metavar="FILE", help="nodes of another graph: its table of edges, or the whole graph in one file"
+    )
+    parser.add_argument("--nodes", metavar="FILE", help="with --edges: the table of nodes of that graph")
+
+
+PREDICT = Verb(
+    name="predict",
+    summary="predict what a graph does not say: the classes of its nodes",
+    input="names of nodes; by default all nodes",
+    placeholder="NODE",
+    options=options,
+    epilog="""
+examples:
+  foveate predict papers/ 31336 1061127
+  foveate predict papers/ > classes.tsv
+  foveate predict papers/ 31336 --probabilities
+  foveate predict papers/ --edges new-edges.tsv --nodes new-nodes.tsv
+
+Prints one line for each node, tab-separated: its name, its class and the probability of the class; with --probabilities
+the name, and all classes, each preceded by its probability. A first line names the columns where no nodes are named.
+""",
+)
