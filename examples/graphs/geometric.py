@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("graph", type=Path, help="the graph, .npz")
     parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
     parser.add_argument("--steps", type=int, default=200, help="steps (200)")
-    parser.add_argument("--patience", type=int, default=None, help="end after so many steps without a better validation")
+    parser.add_argument("--patience", type=int, default=None, help="steps without a better validation that end it")
     parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
