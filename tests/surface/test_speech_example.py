@@ -473,3 +473,19 @@ def test_data_prepared_by_other_settings_are_not_taken(scripts: Callable[[str], 
     measure.require_same(prepared, {**prepared, "train": {"steps": 2}}, Path("store"))
     with pytest.raises(SystemExit, match="store was prepared with other settings of reader"):
         measure.require_same(prepared, {**prepared, "reader": {"bands": 20}}, Path("store"))
+
+
+def test_the_tables_of_the_page_have_the_figures_of_the_results(
+    scripts: Callable[[str], ModuleType], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    tables, page = scripts("tables"), tmp_path / "speech.md"
+    assert doctest.testmod(tables).failed == 0
+    assert tables.main(["--check"]) == 0, "run examples/speech/tables.py"
+    written = tables.PAGE.read_text(encoding="utf-8")
+    page.write_text(written.replace("| 1.5 ± 0.5 |", "| 1.4 ± 0.5 |", 1), encoding="utf-8")
+    assert tables.main(["--check", "--page", str(page)]) == 1
+    assert tables.main(["--page", str(page)]) == 0
+    assert page.read_text(encoding="utf-8") == written
+    capfd.readouterr()
+    with pytest.raises(SystemExit, match="no table that begins with"):
+        tables.fill("# Speech", {})
