@@ -1,0 +1,178 @@
+"""Molecules as graphs: SMILES by RDKit, with features of atoms and of bonds."""
+
+import logging
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from foveate.data.graph import Graph
+from foveate.errors import DataError, SetupError
+
+ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B", "Si", "Se", "Na", "K", "Li", "Ca", "Mg", "Zn", "H")
+HYBRIDISATIONS = ("S", "SP", "SP2", "SP3", "SP3D", "SP3D2")
+RINGS = (3, 4, 5, 6, 7)
+"""The sizes of rings that an atom may be in."""
+BONDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
+STEREO = ("STEREOE", "STEREOZ")
+REMEDY = "Correct it, or remove the line."
+
+
+class Molecule(NamedTuple):
+    """A molecule: its atoms are nodes, its bonds are edges."""
+
+    smiles: str
+    """Canonical SMILES by RDKit: two molecules are the same if and only if these are the same."""
+    graph: Graph
+    """Nodes are named by their elements and charges."""
+
+    def __len__(self) -> int:
+        """The number of atoms, hydrogens not counted."""
+        return len(self.graph)
+
+
+def read_molecule(smiles: str) -> Molecule:
+    """The molecule that SMILES describe. Hydrogens are features of the atoms that they are bound to.
+
+    Features of atoms, as numbers 0 and 1: the element, the degree, the formal charge, the number of hydrogens, the
+    hybridisation, aromaticity, the sizes of rings; of bonds: the kind, conjugation, whether they are in rings, E or Z.
+    Salts have several parts without a bond between them.
+
+    >>> ethanol = read_molecule("OCC")
+    >>> ethanol.smiles, ethanol.graph.names, ethanol.graph.edges.tolist()
+    ('CCO', ('O', 'C', 'C'), [[0, 1], [1, 2]])
+
+    Raises DataError with RDKit's reason for SMILES that are not valid, SetupError without RDKit.
+    """
+    chemistry = _chemistry()
+    text = smiles.strip()
+    if not text:
+        raise DataError(f"The SMILES are empty, and a molecule needs an atom. {REMEDY}")
+    molecule = _parsed(chemistry, text)
+    rings = molecule.GetRingInfo()
+    atoms = [_atom_features(atom, rings) for atom in molecule.GetAtoms()]
+    bonds = list(molecule.GetBonds())
+    graph = Graph(
+        features=np.array(atoms, np.float32),
+        edges=np.array([(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds], np.int64).reshape(-1, 2).T,
+        edge_features=np.array([_bond_features(bond) for bond in bonds], np.float32).reshape(len(bonds), BOND_WIDTH),
+        names=tuple(_name(atom) for atom in molecule.GetAtoms()),
+    )
+    return Molecule(chemistry.MolToSmiles(molecule), graph)
+
+
+def scaffold(smiles: str) -> str:
+    """The Bemis–Murcko scaffold of a molecule as canonical SMILES: its rings and what links them, without chirality.
+
+    Molecules without rings have the empty scaffold. Reference: Bemis and Murcko 1996.
+
+    >>> scaffold("CCc1ccccc1O"), scaffold("CCO")
+    ('c1ccccc1', '')
+    """
+    chemistry = _chemistry()
+    from rdkit.Chem.Scaffolds import MurckoScaffold
+
+    molecule = _parsed(chemistry, smiles.strip())
+    return str(MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False))
+
+
+def drawing_places(smiles: str) -> Float[np.ndarray, "atoms 2"]:
+    """Places of atoms for a drawing: RDKit's, in lengths of about 1.5 for a bond, the second axis upwards."""
+    chemistry = _chemistry()
+    from rdkit.Chem import rdDepictor
+
+    molecule = _parsed(chemistry, smiles.strip())
+    rdDepictor.Compute2DCoords(molecule)
+    places: Float[np.ndarray, "atoms 2"] = np.array(molecule.GetConformer().GetPositions()[:, :2], np.float32)
+    return places
+
+
+def _chemistry() -> Any:
+    try:
+        from rdkit import Chem
+    except ImportError:
+        raise SetupError(
+            "Reading SMILES needs the package rdkit. Install it with: pip install 'foveate[molecule]'"
+        ) from None
+    return Chem
+
+
+def _parsed(chemistry: Any, smiles: str) -> Any:
+    from rdkit import rdBase
+
+    with rdBase.BlockLogs():
+        molecule = chemistry.MolFromSmiles(smiles)
+    if molecule is None:
+        raise DataError(f"{smiles!r} are not valid SMILES: {_reason(chemistry, smiles)} {REMEDY}")
+    if not molecule.GetNumAtoms():
+        raise DataError(f"{smiles!r} describe a molecule without atoms. {REMEDY}")
+    return molecule
+
+
+class _Messages(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+def _reason(chemistry: Any, smiles: str) -> str:
+    """RDKit's reason for refusing SMILES, which stands only in its log."""
+    from rdkit import rdBase
+
+    logger, messages = logging.getLogger("rdkit"), _Messages()
+    handlers, logger.handlers = logger.handlers, [messages]
+    propagates, logger.propagate = logger.propagate, False
+    rdBase.LogToPythonLogger()
+    try:
+        chemistry.MolFromSmiles(smiles)
+    finally:
+        rdBase.LogToCppStreams()
+        logger.handlers, logger.propagate = handlers, propagates
+    lines = [line.strip() for text in messages.texts for line in text.splitlines() if line.strip()]
+    reason = lines[0].partition("] ")[2] or lines[0] if lines else "RDKit gives no reason"
+    return f"{reason.rstrip('.:')}."
+
+
+def _one_hot(value: Hashable, values: Sequence[Hashable]) -> list[bool]:
+    """One of these values, or another."""
+    return [*(value == one for one in values), value not in values]
+
+
+def _atom_features(atom: Any, rings: Any) -> list[bool]:
+    return [
+        *_one_hot(atom.GetSymbol(), ELEMENTS),
+        *_one_hot(atom.GetDegree(), range(6)),
+        *_one_hot(atom.GetFormalCharge(), range(-2, 3)),
+        *_one_hot(atom.GetTotalNumHs(), range(5)),
+        *_one_hot(str(atom.GetHybridization()), HYBRIDISATIONS),
+        atom.GetIsAromatic(),
+        atom.IsInRing(),
+        *(rings.IsAtomInRingOfSize(atom.GetIdx(), size) for size in RINGS),
+    ]
+
+
+def _bond_features(bond: Any) -> list[bool]:
+    stereo = str(bond.GetStereo())
+    return [
+        *_one_hot(str(bond.GetBondType()), BONDS),
+        bond.GetIsConjugated(),
+        bond.IsInRing(),
+        *(stereo == name for name in STEREO),
+    ]
+
+
+def _name(atom: Any) -> str:
+    """The element with its charge, such as `N+` and `O2−`."""
+    charge = atom.GetFormalCharge()
+    size = "" if abs(charge) < 2 else str(abs(charge))
+    return f"{atom.GetSymbol()}{size}{'' if not charge else '+' if charge > 0 else '−'}"
+
+
+ATOM_WIDTH = len(ELEMENTS) + 1 + 7 + 6 + 6 + len(HYBRIDISATIONS) + 1 + 2 + len(RINGS)
+"""The number of features of an atom."""
+BOND_WIDTH = len(BONDS) + 1 + 2 + len(STEREO)
+"""The number of features of a bond."""
