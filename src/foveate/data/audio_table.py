@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 
 from foveate.data.audio_file import SUFFIXES, Clip
+from foveate.data.file_table import FileTable, plain_names
 from foveate.data.reader import Example
 from foveate.data.text import read_lines
 from foveate.errors import DataError
-from foveate.suggestion import listing
 
 COLUMNS = ("path", "start", "end", "duration", "text", "label")
 """The names that the first line of a table may have."""
@@ -29,7 +29,13 @@ SYNONYMS = {
 """Names that other tables have for these columns, for errors."""
 _ROUNDING = 0.01
 """The largest difference, in seconds, between an end and a duration that rounded times explain."""
-_WRITE = "write the path of a recording, a tab and its label or text"
+_TABLE = FileTable(
+    noun="recording",
+    suffixes=SUFFIXES,
+    contents=("text", "label"),
+    columns=("path", "start", "end", "text"),
+    label="yes",
+)
 
 
 def is_table(path: str) -> bool:
@@ -37,36 +43,34 @@ def is_table(path: str) -> bool:
     if not Path(path).is_file() or Path(path).suffix.lower() in {*SUFFIXES, ".npz"}:
         return False
     lines = [[cell.strip() for cell in line.split("\t")] for line in islice(read_lines(path), 2)]
-    return any(len(cells) > 1 and (_is_recording(cells[0]) or _named(_plain(cells))) for cells in lines)
+    return any(len(cells) > 1 and (_TABLE.fits(cells[0]) or _TABLE.named(cells)) for cells in lines)
 
 
 def is_folder(path: str) -> bool:
     """Whether a folder has folders of recordings: the first file in one of its folders is a recording."""
-    inside = (one for label in sorted(Path(path).iterdir()) if label.is_dir() for one in _visible(label))
-    return Path(path).is_dir() and next((one.suffix.lower() in SUFFIXES for one in inside), False)
+    return _TABLE.is_folder(path)
 
 
 def read_table(path: str) -> Iterator[Example]:
     """The recordings of a table, with their label or text. Raises DataError, with the line, for cells that are missing
     or wrong.
     """
-    if Path(path).suffix.lower() in SUFFIXES:
-        raise DataError(f"{path} is a recording without a label. Give a table of recordings: {_WRITE}.")
-    folder, lines = Path(path).parent, enumerate(read_lines(path), start=1)
+    _TABLE.require_no_file(path)
+    folder = Path(path).parent
     names: list[str] | None = None
-    for line, text in lines:
+    for line, text in enumerate(read_lines(path), start=1):
         cells = [cell.strip() for cell in text.split("\t")]
         if line == 1 and _heads(cells):
-            names = _known(_plain(cells), cells, f"{path}:1")
+            names = _known(plain_names(cells), cells, f"{path}:1")
             continue
         if not text.strip():
             continue
-        values = _values(cells, names, f"{path}:{line}")
-        label = values.get("text") or values.get("label") or ""
+        values = _TABLE.values(cells, names, f"{path}:{line}")
+        label = values["label" if "label" in values else "text"]
         if not (values["path"] and label):
             raise DataError(
                 f"{path}:{line}: the {'label or text' if values['path'] else 'path'} is missing: "
-                f"{_WRITE if names is None else 'fill the column'}."
+                f"{_TABLE.write if names is None else 'fill the column'}."
             )
         start, end = _stretch(values, f"{path}:{line}")
         try:
@@ -85,23 +89,9 @@ def stretch_cells(clip: Clip) -> str:
     return f"{float(clip.start)!r}\t{'' if clip.end is None else repr(float(clip.end))}"
 
 
-def _is_recording(cell: str) -> bool:
-    return Path(cell).suffix.lower() in SUFFIXES
-
-
-def _plain(cells: Sequence[str]) -> list[str]:
-    """Names of columns in small letters."""
-    return [cell.casefold() for cell in cells]
-
-
-def _named(cells: Sequence[str]) -> bool:
-    return "path" in cells and bool({"text", "label"} & {*cells})
-
-
 def _heads(cells: Sequence[str]) -> bool:
     """Whether the cells of the first line are names of columns, perhaps misspelt, rather than a recording."""
-    names = _plain(cells)
-    return _named(names) or (not any(map(_is_recording, cells)) and any(map(_column, names)))
+    return _TABLE.named(cells) or (not any(map(_TABLE.fits, cells)) and any(map(_column, plain_names(cells))))
 
 
 def _column(name: str) -> str | None:
@@ -118,7 +108,7 @@ def _missing(name: str, names: Sequence[str]) -> str | None:
     if name in COLUMNS or column is None or column in names or (column in TEXTS and TEXTS & {*names}):
         return None
     if column == "start" and name not in SYNONYMS:
-        return column if "end" in names or not _named(names) else None
+        return column if "end" in names or not _TABLE.named(names) else None
     if column == "duration" or (column == "end" and name not in SYNONYMS):
         return column if "start" in names and not {"end", "duration"} & {*names} else None
     return column
@@ -135,7 +125,7 @@ def _known(names: list[str], cells: Sequence[str], where: str) -> list[str]:
                 f"{where}: the column {cell!r} is not read. Did you mean {column!r}? Columns are named path, text or "
                 "label, and for stretches start and end or duration, in seconds."
             )
-    if not _named(names):
+    if not _TABLE.named(names):
         raise DataError(
             f"{where}: the first line names the columns {', '.join(cells)}. A table needs `path`, and `text` or "
             "`label`."
@@ -143,20 +133,6 @@ def _known(names: list[str], cells: Sequence[str], where: str) -> list[str]:
     if {"text", "label"} <= {*names} or any(names.count(name) > 1 for name in COLUMNS):
         raise DataError(f"{where}: two columns have the same content: {', '.join(names)}. Give one column `text`.")
     return names
-
-
-def _values(cells: list[str], names: list[str] | None, where: str) -> dict[str, str]:
-    """The cells of a line by the names of their columns."""
-    if names is None:
-        if len(cells) != 2:
-            raise DataError(
-                f"{where}: the line has {len(cells)} column{'s' * (len(cells) > 1)}: {_WRITE}. Tables with other "
-                "columns begin with a line of names: path, start, end and text."
-            )
-        return {"path": cells[0], "text": cells[1]}
-    if len(cells) > len(names):
-        raise DataError(f"{where}: the line has {len(cells)} columns, and the first line names {len(names)}.")
-    return {**dict.fromkeys(("path", *names), ""), **dict(zip(names, cells, strict=False))}
 
 
 def _stretch(values: dict[str, str], where: str) -> tuple[float, float | None]:
@@ -186,21 +162,5 @@ def _time(cell: str, where: str, name: str) -> float | None:
 
 def read_folders(folder: Path) -> Iterator[Example]:
     """The recordings of a folder, whose label is the name of their folder. Raises DataError for other files."""
-    line = 0
-    for label in sorted(_visible(folder)):
-        if not label.is_dir():
-            raise DataError(
-                f"{label} is not in a folder that names its label. Move it into one, such as {folder / 'yes'}."
-            )
-        for recording in sorted(_visible(label)):
-            line += 1
-            if not recording.is_file() or recording.suffix.lower() not in SUFFIXES:
-                raise DataError(
-                    f"{recording} is not a recording that can be read ({listing(sorted(SUFFIXES), 12)}). Convert it, "
-                    "or move it away."
-                )
-            yield Example(line, Clip(recording), label.name)
-
-
-def _visible(folder: Path) -> list[Path]:
-    return [one for one in folder.iterdir() if not one.name.startswith(".")]
+    for line, path, label in _TABLE.folders(folder):
+        yield Example(line, Clip(path), label)

@@ -40,14 +40,14 @@ class FileTable:
         if not Path(path).is_file() or Path(path).suffix.lower() in {*self.suffixes, ".npz"}:
             return False
         first, second = ([cell.strip() for cell in line.split("\t")] for line in self._beginning(path))
-        if len(first) > 1 and self._named(first):
-            return self._fits(dict(zip(_plain(first), second, strict=False)).get("path", ""))
-        return len(first) > 1 and self._fits(first[0])
+        if len(first) > 1 and self.named(first):
+            return self.fits(dict(zip(plain_names(first), second, strict=False)).get("path", ""))
+        return len(first) > 1 and self.fits(first[0])
 
     def is_folder(self, path: str) -> bool:
         """Whether a folder has folders of such files: the first file in one of its folders is one."""
         inside = (one for label in sorted(Path(path).iterdir()) if label.is_dir() for one in _visible(label))
-        return Path(path).is_dir() and next((self._fits(one.name) for one in inside), False)
+        return Path(path).is_dir() and next((self.fits(one.name) for one in inside), False)
 
     def lines(self, path: str, contents: Sequence[str] = ()) -> Iterator[tuple[int, str, str]]:
         """The lines of a table that are not empty: the number, the path and the label or text of each.
@@ -55,14 +55,13 @@ class FileTable:
         A first line that names columns decides for all lines where these are: in the first of `contents`, by default
         those of this table, that it names. Raises DataError, with the line, for missing cells.
         """
-        if self._fits(path):
-            raise DataError(f"{path} is a {self.noun} without a label. Give a table of {self.noun}s: {self.write}.")
+        self.require_no_file(path)
         names: list[str] | None = None
         chosen = self.contents[0]
         for line, text in enumerate(read_lines(path), start=1):
             cells = [cell.strip() for cell in text.split("\t")]
-            if line == 1 and self._named(cells):
-                names = _plain(cells)
+            if line == 1 and self.named(cells):
+                names = plain_names(cells)
                 repeated = [name for name in (*self.columns, *self.contents) if names.count(name) > 1]
                 if repeated:
                     raise DataError(f"{path}:1: two columns have the same content: {', '.join(names)}. Leave one out.")
@@ -70,9 +69,9 @@ class FileTable:
                 continue
             if not text.strip():
                 continue
-            values = self._values(cells, names, f"{path}:{line}")
+            values = self.values(cells, names, f"{path}:{line}")
             for column in ("path", chosen):
-                if not values.get(column):
+                if not values[column]:
                     missing = "path" if column == "path" else "label or text" if names is None else column
                     remedy = self.write if names is None else f"fill the column `{column}`"
                     raise DataError(f"{path}:{line}: the {missing} is missing: {remedy}.")
@@ -90,7 +89,7 @@ class FileTable:
                 )
             for file in sorted(_visible(label)):
                 line += 1
-                if not file.is_file() or not self._fits(file.name):
+                if not file.is_file() or not self.fits(file.name):
                     raise DataError(
                         f"{file} is not a {self.noun} that can be read ({listing(sorted(self.suffixes), 12)}). "
                         "Convert it, or move it away."
@@ -102,14 +101,25 @@ class FileTable:
         first, *others = [*islice(read_lines(path), 20), ""]
         return first, next((line for line in others if line.strip()), "")
 
-    def _fits(self, name: str) -> bool:
+    def require_no_file(self, path: str) -> None:
+        """Raises DataError for such a file in the place of a table."""
+        if self.fits(path):
+            raise DataError(f"{path} is a {self.noun} without a label. Give a table of {self.noun}s: {self.write}.")
+
+    def fits(self, name: str) -> bool:
+        """Whether a name is that of such a file."""
         return Path(name).suffix.lower() in self.suffixes
 
-    def _named(self, cells: Sequence[str]) -> bool:
-        names = _plain(cells)
+    def named(self, cells: Sequence[str]) -> bool:
+        """Whether cells are names of columns, among them those of paths and of labels or texts."""
+        names = plain_names(cells)
         return "path" in names and any(name in names for name in self.contents)
 
-    def _values(self, cells: list[str], names: list[str] | None, where: str) -> dict[str, str]:
+    def values(self, cells: Sequence[str], names: Sequence[str] | None, where: str) -> dict[str, str]:
+        """The cells of a line by the names of their columns; without names, the path and the first of the contents.
+
+        Raises DataError for another number of cells; those at the end of a line may be missing where there are names.
+        """
         if names is None:
             if len(cells) != 2:
                 raise DataError(
@@ -119,10 +129,10 @@ class FileTable:
             return {"path": cells[0], self.contents[0]: cells[1]}
         if len(cells) > len(names):
             raise DataError(f"{where}: the line has {len(cells)} columns, and the first line names {len(names)}.")
-        return dict(zip(names, cells, strict=False))
+        return {**dict.fromkeys(names, ""), **dict(zip(names, cells, strict=False))}
 
 
-def _plain(cells: Sequence[str]) -> list[str]:
+def plain_names(cells: Sequence[str]) -> list[str]:
     """Names of columns in small letters."""
     return [cell.casefold() for cell in cells]
 
