@@ -42,7 +42,7 @@ def command(*words: object, **keywords: Any) -> "subprocess.Popen[str]":
     path = os.pathsep.join(entry for entry in sys.path if entry)
     argv = [sys.executable, "-m", "foveate.cli", *map(str, words)]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(argv, text=True, env={**os.environ, "PYTHONPATH": path}, **pipes, **keywords)
+    return subprocess.Popen(argv, text=True, env={**os.environ, "PYTHONPATH": path}, **(pipes | keywords))
 
 
 # -- train -------------------------------------------------------------------------------------------------------------
@@ -238,6 +238,23 @@ def test_a_reader_that_leaves_is_not_an_error(trained: Path, tmp_path: Path) -> 
     process.stdout = None
     _, said = process.communicate("abc\n" * 600)
     assert (process.returncode, said) == (0, "")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("train", "--help")])
+def test_help_that_cannot_be_written_is_an_error_in_words(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = command(*words, stdout=full)
+    _, said = process.communicate()
+    message = "the output cannot be written: No space left on device. Free some space, or choose another place."
+    assert (process.returncode, said) == (4, f"foveate: {message}\n")
+
+
+def test_a_reader_of_help_that_leaves_is_not_an_error() -> None:
+    process = command("--help")
+    assert process.stdout
+    process.stdout.close()
+    process.stdout = None
+    assert (process.communicate()[1], process.returncode) == ("", 0)
 
 
 # -- evaluate and look -------------------------------------------------------------------------------------------------

@@ -56,7 +56,10 @@ def run(argv: Sequence[str]) -> int:
     if sys.stdout is None:  # closed by the shell's >&-
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
     _speak_utf8()
-    arguments = _parse(argv)
+    try:
+        arguments = _parse(argv)
+    except OSError as error:  # in writing help or the version
+        return _unwritten("foveate", error)
     hush(getattr(arguments, "quiet", False))
     try:
         with _permission(getattr(arguments, "modules", ())):
@@ -75,18 +78,10 @@ def run(argv: Sequence[str]) -> int:
         package = str(error.name).partition(".")[0]
         tell(f"foveate {arguments.command}: The package {package} is not installed. Run: pip install {package}")
         return SetupError.exit_code
-    except BrokenPipeError:
-        _leave_pipe()
-        return 0
     except OSError as error:
-        if arguments.debug or error.errno not in FULL or error.filename is not None:
+        if arguments.debug and not isinstance(error, BrokenPipeError):
             raise
-        tell(
-            f"foveate {arguments.command}: the output cannot be written: {error.strerror}. Free some space, or choose "
-            "another place."
-        )
-        _leave_pipe()
-        return SetupError.exit_code
+        return _unwritten(f"foveate {arguments.command}", error)
     except (MemoryError, RuntimeError) as error:
         if arguments.debug or not _is_full(error):
             raise
@@ -114,6 +109,20 @@ OUT_OF_MEMORY = (
     "there is not enough memory. Give shorter texts, fewer at once (--beam, data.max_tokens) or a smaller model; "
     "`foveate plan` says how much training needs."
 )
+
+
+def _unwritten(program: str, error: OSError) -> int:
+    """The exit code after standard output could not be written: its reader has left, or the disk is full. Raises other
+    errors again.
+    """
+    if isinstance(error, BrokenPipeError):
+        _leave_pipe()
+        return 0
+    if error.errno not in FULL or error.filename is not None:
+        raise error
+    tell(f"{program}: the output cannot be written: {error.strerror}. Free some space, or choose another place.")
+    _leave_pipe()
+    return SetupError.exit_code
 
 
 def _is_full(error: Exception) -> bool:
@@ -177,6 +186,14 @@ class _Choosing(argparse.ArgumentParser):
         self.words: Sequence[str] = ()
         """The words of the command line: help shows only the options of the task among them."""
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """argparse says nothing of a full disk, and Python does so only at exit."""
+        if file is not sys.stdout:
+            super()._print_message(message, file)
+            return
+        file.write(message)
+        file.flush()
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
             super()._check_value(action, value)
@@ -204,7 +221,7 @@ class _Version(argparse.Action):
     """The version, whatever the width of the terminal: argparse's own action would wrap it as a text."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(f"foveate {__version__}")
+        print(f"foveate {__version__}", flush=True)
         parser.exit()
 
 
