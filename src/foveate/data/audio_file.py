@@ -4,7 +4,6 @@ The size of a recording is read from its header, and limited, before anything is
 """
 
 import contextlib
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from foveate.data.audio_header import end_of_samples
 from foveate.errors import DataError, SetupError
 from foveate.suggestion import missing_file
 
@@ -33,8 +33,6 @@ SILENT = 1e-4
 """The largest absolute value in a recording that counts as silent: 3 steps of 16 bits."""
 CUT = "cut off: the file ends before the last sample that its header promises"
 """The remark on a file whose end is missing."""
-UNKNOWN_SIZE = 0x7FFFFFFF
-"""The bytes of samples from which the header of a WAV file does not know how many there are."""
 _CHUNK = 1 << 18
 
 
@@ -203,19 +201,11 @@ def _located(clip: Clip) -> Iterator[None]:
 
 
 def _lacks_samples(path: Path) -> bool:
-    """Whether a WAV file ends before the end of its samples, by its header. libsndfile reads what is there, and says
-    nothing; it refuses FLAC and Ogg that end too early.
+    """Whether a file ends before the end of its samples, by its header. libsndfile reads what is there, and says
+    nothing; it refuses FLAC, Ogg and CAF that end too early.
     """
-    with path.open("rb") as file:
-        riff = file.read(12)
-        if riff[:4] != b"RIFF" or riff[8:] != b"WAVE":
-            return False
-        while len(head := file.read(8)) == 8:
-            name, size = struct.unpack("<4sI", head)
-            if name == b"data":  # programs that write to a pipe do not know the size: 0, or the largest number
-                return 0 < size < UNKNOWN_SIZE and file.tell() + size > path.stat().st_size
-            file.seek(size + size % 2, 1)
-    return False
+    end = end_of_samples(path)
+    return end is not None and end > path.stat().st_size
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from foveate.data.audio_file import CUT, LONGEST, RATES, UNKNOWN_SIZE, Recording, remarks_on
+from foveate.data.audio_file import CUT, LONGEST, RATES, Recording, remarks_on
+from foveate.data.audio_header import UNKNOWN_SIZE
 from foveate.errors import DataError, UsageError
 
 NAME = "standard input"

@@ -9,6 +9,7 @@ import soundfile
 
 from foveate.data import audio_file
 from foveate.data.audio_file import Clip, Recording, rate_of, read_recording, remarks_on, seconds_of
+from foveate.data.audio_header import end_of_samples
 from foveate.errors import DataError, SetupError
 
 RATE = 8_000
@@ -153,6 +154,54 @@ def test_a_file_with_fewer_samples_than_its_header_states_gives_those_that_it_ha
     assert cut.remarks == (audio_file.CUT,)
     assert read_recording(Clip(tmp_path / "a.wav")).remarks == ()
     assert read_recording(Clip(tmp_path / "b.wav", 0.1, 0.2)).remarks == ()  # its samples are all there
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("a.wav", {"format": "WAVEX"}),
+        ("a.wav", {"format": "RF64"}),
+        ("a.wav", {"format": "WAV", "endian": "BIG"}),
+        ("a.aiff", {}),
+        ("a.aiff", {"subtype": "FLOAT"}),
+        ("a.aiff", {"subtype": "ULAW"}),
+        ("a.au", {}),
+        ("a.au", {"endian": "LITTLE"}),
+        ("a.w64", {}),
+        ("a.w64", {"subtype": "FLOAT"}),
+        ("a.sph", {"format": "NIST"}),
+    ],
+)
+def test_the_end_of_the_samples_is_known_by_the_header(name: str, settings: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / name
+    sound = np.column_stack([TONE, -TONE])
+    soundfile.write(path, sound, RATE, **settings)
+    end = end_of_samples(path)
+    assert end is not None
+    assert end <= path.stat().st_size
+    assert audio_file.CUT not in read_recording(Clip(path)).remarks
+    data = path.read_bytes()
+    path.write_bytes(data[: end - 1])
+    cut = read_recording(Clip(path))
+    assert len(cut.samples) == len(TONE) - 1
+    assert audio_file.CUT in cut.remarks
+    for size in range(0, 120, 7):  # a header that is cut off, too
+        path.write_bytes(data[:size])
+        end_of_samples(path)
+
+
+@pytest.mark.parametrize(("name", "place", "size"), [("a.aiff", b"SSND", 4), ("a.au", b".snd", 8)])
+@pytest.mark.parametrize("unknown", [0, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_a_header_that_does_not_know_its_size_promises_nothing(
+    name: str, place: bytes, size: int, unknown: int, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    soundfile.write(path, TONE, RATE)
+    data = bytearray(path.read_bytes())
+    at = data.index(place) + size
+    data[at : at + 4] = struct.pack(">I", unknown)
+    path.write_bytes(bytes(data))
+    assert end_of_samples(path) is None
 
 
 def test_a_wave_file_that_does_not_know_its_size_is_not_cut_off(tmp_path: Path) -> None:

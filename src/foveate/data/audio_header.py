@@ -1,0 +1,92 @@
+"""The headers of uncompressed sound: where the samples of a file end, if it is whole."""
+
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+UNKNOWN_SIZE = 0x7FFFFFFF
+"""The bytes of samples from which a header of 32 bits does not know how many there are. Programs that write to a pipe
+leave this size, the largest number, or 0.
+"""
+W64_RIFF, W64_WAVE, W64_DATA = (
+    name + bytes.fromhex(rest)
+    for name, rest in (
+        (b"riff", "2e91cf11a5d628db04c10000"),
+        (b"wave", "f3acd3118cd100c04f8edb8a"),
+        (b"data", "f3acd3118cd100c04f8edb8a"),
+    )
+)
+"""The names of chunks in Sony's Wave64 are GUIDs."""
+
+
+def end_of_samples(path: Path) -> int | None:
+    """The number of bytes of a whole file up to its last sample, by the header of WAV, RF64, AIFF, Wave64, AU or NIST
+    SPHERE; None for other formats, and where the header does not know.
+    """
+    with path.open("rb") as file:
+        head = file.read(1024)
+        kind, form = head[:4], head[8:12]
+        if kind in (b"RIFF", b"RIFX") and form == b"WAVE":
+            return _known(_chunk(file, "<4sI" if kind == b"RIFF" else ">4sI", b"data"))
+        if kind == b"RF64" and form == b"WAVE":
+            return _wave_of_64_bits(file)
+        if kind == b"FORM" and form in (b"AIFF", b"AIFC"):
+            return _known(_chunk(file, ">4sI", b"SSND"))
+        if head.startswith(W64_RIFF) and head[24:40] == W64_WAVE:
+            return _wave64(file)
+        if kind in (b".snd", b"dns.") and len(head) >= 12:
+            return _known(struct.unpack_from(">II" if kind == b".snd" else "<II", head, 4))
+        return _sphere(head) if head.startswith(b"NIST_1A\n") else None
+
+
+def _known(samples: tuple[int, int] | None) -> int | None:
+    """The end of the samples, from their offset and size."""
+    return sum(samples) if samples and 0 < samples[1] < UNKNOWN_SIZE else None
+
+
+def _chunk(file: BinaryIO, head: str, name: bytes) -> tuple[int, int] | None:
+    """Offset and size of the content of the first chunk with this name. Chunks have even lengths."""
+    file.seek(12)
+    while len(read := file.read(8)) == 8:
+        kind, size = struct.unpack(head, read)
+        if kind == name:
+            return file.tell(), size
+        file.seek(size + size % 2, 1)
+    return None
+
+
+def _wave_of_64_bits(file: BinaryIO) -> int | None:
+    """The chunk ds64 has the true size of the samples.
+
+    Reference: EBU Tech 3306, section 3.
+    """
+    sizes, data = _chunk(file, "<4sI", b"ds64"), _chunk(file, "<4sI", b"data")
+    if sizes is None or data is None:
+        return None
+    file.seek(sizes[0] + 8)
+    size = file.read(8)
+    return data[0] + struct.unpack("<Q", size)[0] if len(size) == 8 else None
+
+
+def _wave64(file: BinaryIO) -> int | None:
+    """Sizes include the 24 bytes of name and size, and chunks begin at multiples of 8."""
+    file.seek(40)
+    while len(read := file.read(24)) == 24:
+        name, size = struct.unpack("<16sQ", read)
+        content = max(size - 24, 0)
+        if name == W64_DATA:
+            return file.tell() + content if content else None
+        file.seek(min(content + -content % 8, 1 << 48), 1)
+    return None
+
+
+def _sphere(head: bytes) -> int | None:
+    """The header is text: its own size, then names, types and values."""
+    lines = [line.split() for line in head.decode("latin-1").splitlines()]
+    values = {line[0]: line[2] for line in lines if len(line) == 3}
+    try:
+        size = int(lines[1][0])
+        counts = [int(values[name]) for name in ("sample_count", "channel_count", "sample_n_bytes")]
+    except (IndexError, KeyError, ValueError):
+        return None
+    return size + counts[0] * counts[1] * counts[2] if counts[0] > 0 else None
