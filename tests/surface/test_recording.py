@@ -346,6 +346,17 @@ def test_a_rule_for_the_encoder_is_a_setting_of_the_command(
     assert (said.code, "--set visibility: " in said.err, "Did you mean 'chunk'?" in said.err) == (2, True, True)
 
 
+def test_a_look_aligns_a_known_text(clips: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
+    text = clips.read_text().splitlines()[0].split("\t")[1]
+    looked = foveate("look", run, clips.parent / "00.wav", "--target", text, "--trace", tmp_path / "kept")
+    assert looked.code == 0, looked.err
+    trace = read_trace(tmp_path / "kept")
+    assert trace.tracks["target"].text == text
+    heard, _ = trace["ctc"].weights(0)
+    assert bool((heard[:-1].amax(1) > 0).all())  # the last row is that of </s>
+    assert bool((heard.sum(0) <= 1 + 1e-5).all())
+
+
 def test_a_look_is_restricted_by_a_rule(clips: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
     one, seen = clips.parent / "00.wav", {}
     for name, view in (("own", ()), ("chunks", ("--set", "visibility=chunk(4, left=0)"))):

@@ -155,11 +155,9 @@ class Transcriber(Writer):
         """
         if self.model.ctc_output is None:
             raise UsageError("This model has no CTC, whose paths give the times. Train with model.ctc_weight above 0.")
-        row, tokens = self.row(thing), self.tokeniser.encode(self.form.form(text))
-        strange = self.tokeniser.strange(self.form.form(text))
-        if strange or not tokens:
-            what = f"The model does not know {', '.join(map(repr, strange))}" if strange else "The text is empty"
-            raise UsageError(f"{what}: there is no time for it. Write the text as in the training data.")
+        row, tokens = self.row(thing), self._tokens(text)
+        if not tokens:
+            raise UsageError("The text is empty: there is no time for it. Write the text as in the training data.")
         encoded = self.model.encode(Batch.of([row]))
         (aligned,) = timed(self.model, encoded, [Hypothesis(tuple(tokens), 0.0, 0.0, True)])
         times = self._times(str(thing), aligned, len(row))
@@ -173,14 +171,15 @@ class Transcriber(Writer):
         """The model's attention in a recording while it writes its transcript, or a given one: in the encoder, of the
         decoder, and beside it the frames on which CTC's tokens are heard.
 
-        Raises UsageError for a model with neither attention nor CTC, DataError as `transcribe` does.
+        Raises UsageError for a model with neither attention nor CTC, and for a given text with unknown parts, DataError
+        as `transcribe` does.
         """
         row = self.row(text)
         if target is None:
             (transcript,) = self.of_rows([row], [str(text)])
             tokens: Sequence[int] = transcript.hypotheses[0].tokens if transcript.hypotheses else ()
         else:
-            tokens = self.tokeniser.encode(self.form.form(target))
+            tokens = self._tokens(target)
         return trace_of(self.model, row, tokens, self.tokeniser, dict(self.rows.track(text)))
 
     def under(self, rule: Visibility | str) -> "Transcriber":
@@ -210,6 +209,16 @@ class Transcriber(Writer):
                 f"{error} This one has also learnt to see by {rules}: choose one with --set visibility=RULE, in Python "
                 "with transcriber.under(RULE)."
             ) from None
+
+    def _tokens(self, text: str) -> Sequence[int]:
+        """The tokens of a known text. Raises UsageError for unknown parts."""
+        formed = self.form.form(text)
+        if strange := self.tokeniser.strange(formed):
+            raise UsageError(
+                f"The model does not know {', '.join(map(repr, strange))}: there is no time for it. Write the text as "
+                "in the training data."
+            )
+        return self.tokeniser.encode(formed)
 
     def _times(self, name: str, hypothesis: Hypothesis, vectors: int) -> TimeAlignment | None:
         """The times of a hypothesis whose frames are known."""
