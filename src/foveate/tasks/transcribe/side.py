@@ -115,7 +115,7 @@ class TranscribeSide(WritingSide):
         return [example.thing for example in examples], [example.label for example in examples]
 
     def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
-        """What is heard where, for the recogniser's own transcript, or for the text of --target."""
+        """The attention while the recogniser writes its own transcript, or the text of --target."""
         target = arguments.target
         reader = self.reader(argparse.Namespace(**{**vars(arguments), "target": None}), text)
         return Sight(lambda: reader.trace(self.thing(reader, text), target))
