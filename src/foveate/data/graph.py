@@ -13,6 +13,8 @@ SPLITS = ("train", "valid", "test")
 """The names of the groups that nodes are divided into."""
 UNLABELLED = -1
 """The number in place of the label of a node without one."""
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest feature."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -297,6 +299,19 @@ def _stacked(rows: Sequence[np.ndarray], what: str) -> Float[np.ndarray, "rows w
     if len(widths) > 1:
         raise ValueError(f"All {what} need as many features, but some have {widths[0]} and others {widths[-1]}.")
     return np.array(rows, np.float32).reshape(len(rows), widths[0] if widths else 0)
+
+
+def feature_of(text: str) -> float | None:
+    """The number in a file; None for a text without one, and for a number that is too large for float32.
+
+    >>> feature_of("-2.5e1"), feature_of("tall"), feature_of("nan"), feature_of("1e39")
+    (-25.0, None, None, None)
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) <= LARGEST else None
 
 
 def _require_finite(what: str, thing: str, numbers: Float[np.ndarray, "rows width"]) -> None:

@@ -1,7 +1,6 @@
 """Graphs in GraphML, the XML of graph editors. Errors name the file and the line."""
 
 from collections.abc import Sequence
-from math import isfinite
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 from xml.parsers import expat
@@ -9,7 +8,7 @@ from xml.parsers import expat
 import numpy as np
 from jaxtyping import Float
 
-from foveate.data.graph import Graph, numbered
+from foveate.data.graph import LARGEST, Graph, feature_of, numbered
 from foveate.data.text import short
 from foveate.errors import DataError
 from foveate.suggestion import did_you_mean, missing_file
@@ -171,10 +170,8 @@ def _number(document: _Document, entry: _Entry, key: str) -> float:
     text = entry.data.get(key, known.default)
     if text is None:
         document.refuse(f"the attribute {known.name!r} is missing. Give it a value, or its key a default.", entry.line)
-    try:
-        value = {"true": 1.0, "false": 0.0}.get(text.lower()) if known.kind == "boolean" else float(text)
-    except ValueError:
-        value = None
-    if value is None or not isfinite(value):
-        document.refuse(f"the attribute {known.name!r} is {short(text)}, and must be a number.", entry.line)
+    value = {"true": 1.0, "false": 0.0}.get(text.lower()) if known.kind == "boolean" else feature_of(text)
+    if value is None:
+        what = "true or false" if known.kind == "boolean" else f"a number from {-LARGEST:.2g} to {LARGEST:.2g}"
+        document.refuse(f"the attribute {known.name!r} is {short(text)}, and must be {what}.", entry.line)
     return value

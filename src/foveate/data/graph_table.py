@@ -1,14 +1,13 @@
 """Graphs in two tables: edges, and nodes with their features and labels. Errors name the file and the line."""
 
 from collections.abc import Iterator, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from foveate.data.graph import SPLITS, Graph, numbered
+from foveate.data.graph import LARGEST, SPLITS, Graph, feature_of, numbered
 from foveate.data.sparse_row import SparseRows
 from foveate.data.text import read_lines, short
 from foveate.errors import DataError
@@ -136,12 +135,10 @@ def _read_edges(
 
 
 def _number(path: Path | str, line: int, name: str, cell: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = float("nan")
-    if not isfinite(value):
-        missing = "is missing" if not cell.strip() else f"is {short(cell)}, and must be a number"
+    value = feature_of(cell)
+    if value is None:
+        needed = f"a number from {-LARGEST:.2g} to {LARGEST:.2g}"
+        missing = "is missing" if not cell.strip() else f"is {short(cell)}, and must be {needed}"
         _refuse(path, line, f"{name} {missing}. Write a number that is known, such as the mean, or remove the column.")
     return value
 

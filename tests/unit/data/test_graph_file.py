@@ -218,6 +218,7 @@ TAIL = "</graph></graphml>"
         (TWO + '<node id="a"/>', 6, "'a' stands twice"),
         ('<node id="a"/>', 4, "'age' is missing"),
         ('<node id="a"><data key="k">tall</data></node>', 4, "'age' is 'tall', and must be a number"),
+        (TWO.replace(">2<", ">-1e39<"), 5, "'age' is '-1e39', and must be a number from -3.4e.38 to 3.4e.38"),
         ("<hyperedge/>", 4, "hyperedge"),
         ("</graph><graph>", 4, "second graph"),
         ("<node", 4, "it is not XML"),
