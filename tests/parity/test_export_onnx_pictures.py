@@ -9,7 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.attention import AttentionConfig, GridGaussianConfig, GridRotary, global_tokens, neighbourhood
+from foveate.attention import (
+    AttentionConfig,
+    GridGaussianConfig,
+    GridRotary,
+    dilated,
+    global_tokens,
+    neighbourhood,
+    window,
+)
 from foveate.data.batch import Batch
 from foveate.errors import UsageError
 from foveate.export import save_onnx
@@ -37,6 +45,7 @@ def vit(*, position: Any = None, **attention: Any) -> ViTConfig:
     return ViTConfig(block=block, num_layers=2, **({} if position is None else {"position": position}))
 
 
+NEAR = neighbourhood(columns=5, reach=1, first=1)
 CLASSIFIERS = {
     "ViT": ClassifierConfig(encoder=vit(), pooling=FIRST),
     "DeiT": ClassifierConfig(encoder=vit(), pooling=FirstPoolingConfig(count=2)),
@@ -57,6 +66,15 @@ CLASSIFIERS = {
         ),
         pooling=MeanPoolingConfig(),
     ),
+    "ViT of a class token and near patches": ClassifierConfig(
+        encoder=vit(visibility=NEAR | global_tokens(1)), pooling=FIRST
+    ),
+    "ViT of near patches and two others": ClassifierConfig(
+        encoder=vit(visibility=(NEAR | global_tokens([0, 7])) & ~(window(left=0, right=3) & ~global_tokens([15]))),
+        pooling=FIRST,
+    ),
+    "ViT whose class token sees nothing": ClassifierConfig(encoder=vit(visibility=NEAR), pooling=FIRST),
+    "ViT of everything but itself": ClassifierConfig(encoder=vit(visibility=~window(left=0, right=0)), pooling=FIRST),
     "CNN": ClassifierConfig(encoder=PictureCNNConfig(channels=(8, 12)), pooling=MaxPoolingConfig()),
     "ResNet": ClassifierConfig(encoder=ResNetConfig(channels=(8, 12), blocks=2)),
     "ResNet with batch norm": ClassifierConfig(
@@ -105,8 +123,8 @@ def test_a_picture_is_classified_alike_alone_and_among_others(name: str, tmp_pat
 
 
 def test_what_has_no_graph_is_refused_with_the_reason(tmp_path: Path) -> None:
-    near = neighbourhood(columns=5, reach=1, first=1) | global_tokens(1)
-    with pytest.raises(UsageError, match=r"layer 0: its visibility is neighbourhood\(.*\) \| global_tokens\(1\)"):
-        save_onnx(shaken(ClassifierConfig(encoder=vit(visibility=near), pooling=FIRST)), tmp_path)
+    far = NEAR | ~(global_tokens(1) & dilated(left=2, right=2, step=2))
+    with pytest.raises(UsageError, match=r"layer 0: its visibility contains dilated\(.*\), which has no"):
+        save_onnx(shaken(ClassifierConfig(encoder=vit(visibility=far), pooling=FIRST)), tmp_path)
     with pytest.raises(UsageError, match=r"its input is Patches\(.*\), but graphs support only ids and vectors"):
         save_onnx(ClassifierConfig(encoder=TransformerEncoderConfig()).build(PATCHES, 4).eval(), tmp_path)

@@ -351,7 +351,7 @@ def test_a_table_that_all_layers_use_is_stored_once(tmp_path: Path) -> None:
         ),
         (
             GPTConfig(block=block(visibility=dilated(left=2, right=0, step=2)), num_layers=1).build(VOCAB),
-            r"layer 0: its visibility is dilated\(left=2, right=0, step=2\)",
+            r"layer 0: its visibility contains dilated\(left=2, right=0, step=2\)",
         ),
         (
             GPTConfig(block=replace(BLOCK, decoder_attention=LinearConfig()), num_layers=1).build(VOCAB),

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from foveate.attention.check import require_whole, whole_numbers
+from foveate.attention.onnx import Graph, Places
 from foveate.attention.position import Positions
 from foveate.attention.visibility.reach import EVERYWHERE, Reach, Span
 from foveate.attention.visibility.rule import Count, Visibility, everything
@@ -130,6 +131,18 @@ class GlobalTokens(Visibility):
             return None
         both = sorted({*self._listed(), *other._listed()})
         return GlobalTokens(len(both) if both == list(range(len(both))) else tuple(both))
+
+    def onnx(self, graph: Graph, places: Places) -> str:
+        """i or j is one of the positions."""
+        sides = []
+        for place, axis in ((places.query, 1), (places.key, 0)):
+            if isinstance(self.positions, int):
+                among = graph.op("Less", place, graph.single(self.positions))
+            else:
+                equal = (graph.op("Equal", place, graph.single(position)) for position in self.positions)
+                among = reduce(lambda one, other: graph.op("Or", one, other), equal)
+            sides.append(graph.op("Unsqueeze", among, graph.whole(axis)))
+        return graph.op("Or", *sides)
 
     def _listed(self) -> Sequence[int]:
         return range(self.positions) if isinstance(self.positions, int) else self.positions

@@ -1,12 +1,14 @@
 """Self-attention in ONNX operators: scores, biases, transforms and rules that depend on positions only."""
 
 import math
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
 from foveate.attention import Attention, Visibility
 from foveate.attention.claim import claim
 from foveate.attention.onnx import Places
+from foveate.attention.visibility.rule import Not, Or
 from foveate.export.onnx import score_graph
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.plain_attention import extra_refusals
@@ -21,7 +23,8 @@ def refusals(site: str, attention: MultiHeadAttention) -> list[str]:
     parts: list[tuple[str, object]] = [("its normaliser is", inner.normaliser), ("its bias is", inner.bias)]
     parts += [("its queries pass", transform) for transform in inner.transforms]
     reasons = [*score_graph.refusals(inner.score), *extra_refusals(inner)]
-    reasons += [f"its visibility is {part}" for part in inner.visibility.split().rest if part.onnx is None]
+    without = _unwritten(inner.visibility)
+    reasons += [f"its visibility contains {part}, which has no method `onnx`" for part in without]
     reasons += [
         f"{what} {getattr(part, '__name__', type(part).__name__)}, which has no method `onnx`"
         for what, part in parts
@@ -57,7 +60,10 @@ def attended(
         scores = graph.op("Add", scores, inner.bias.onnx(graph, places))
     if visible := visible_pairs(graph, inner.visibility, places):
         scores = graph.op("Add", scores, graph.hidden(visible))
-    context = graph.op("MatMul", inner.normaliser.onnx(graph, scores), shared_value)
+    weights = inner.normaliser.onnx(graph, scores)
+    if visible and inner.visibility.split().rest:  # a query may see nothing at all
+        weights = graph.op("Mul", weights, graph.op("Cast", visible, to=1))
+    context = graph.op("MatMul", weights, shared_value)
     return joined_heads(graph, context, attention), (key, value)
 
 
@@ -69,8 +75,28 @@ def visible_pairs(graph: Graph, rule: Visibility, places: Places) -> str:
         parts.append(graph.op("GreaterOrEqual", places.distance(graph), graph.single(-int(left))))
     if right != math.inf and not places.newest:
         parts.append(graph.op("LessOrEqual", places.distance(graph), graph.single(int(right))))
-    parts += [part.onnx(graph, places) for part in rest]  # type: ignore[misc]
+    parts += filter(None, (_written(graph, part, places) for part in rest))
     return reduce(lambda one, other: graph.op("And", one, other), parts) if parts else ""
+
+
+def _written(graph: Graph, rule: Visibility, places: Places) -> str:
+    """As `visible_pairs`, for a part of a rule that is neither a band nor the padding."""
+    if not isinstance(rule, Or | Not):
+        return rule.onnx(graph, places)  # type: ignore[misc]
+    parts = [visible_pairs(graph, part, places) for part in rule.rules]
+    if isinstance(rule, Not):
+        return graph.op("Not", parts[0]) if parts[0] else graph.op("Less", graph.single(0), graph.single(0))
+    return reduce(lambda one, other: graph.op("Or", one, other), parts) if all(parts) else ""
+
+
+def _unwritten(rule: Visibility) -> Iterator[Visibility]:
+    """The parts of a rule that cannot be exported."""
+    for part in rule.split().rest:
+        if isinstance(part, Or | Not):
+            for inner in part.rules:
+                yield from _unwritten(inner)
+        elif part.onnx is None:
+            yield part
 
 
 def heads(graph: Graph, x: str, count: int, dim: int, batch: str) -> str:
