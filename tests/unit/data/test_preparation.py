@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 import pytest
 import soundfile
 
@@ -18,11 +19,13 @@ from foveate.data.audio import AudioReader, AudioRows
 from foveate.data.audio_file import Clip, read_recording
 from foveate.data.augmentation import AugmentationConfig
 from foveate.data.feature import VectorRows
+from foveate.data.image import ImageReader
 from foveate.data.label import Labels
 from foveate.data.labelled_store import prepare_rows
 from foveate.data.preparation import Preparation, resumable
 from foveate.data.reader import Example
 from foveate.data.row import Row
+from foveate.storage.draft import remove_stale
 
 COUNT = 12
 READER = AudioReader(rate=8_000, bands=20, augmentation=AugmentationConfig(speeds=(0.9, 1.0)))
@@ -221,3 +224,61 @@ def test_frames_are_stored_with_16_bits_which_they_have_already(
     assert np.array_equal(data.inputs[3], rows.row(things[3]).values)
     exact = rows.normalised(rows.settings.frames(read_recording(things[3]))).numpy()
     assert np.abs(data.inputs[3] - exact).max() < 2**-10 * max(1, np.abs(exact).max())
+
+
+KILLED_PICTURES = """
+import sys
+from pathlib import Path
+from foveate.data import preparation
+from foveate.data.image import ImageReader
+from foveate.data.image import ImageReader
+from foveate.data.label import Labels
+from foveate.data.labelled_store import prepare_rows
+preparation.LARGEST = 2500
+folder = Path(sys.argv[1])
+
+def examples():
+    for number, example in enumerate(ImageReader().read(str(folder / "pictures"))):
+        if number == 8:
+            print("ready", flush=True)
+            sys.stdin.read()
+        yield example
+
+rows = ImageReader().open(folder)
+prepare_rows(folder / "data/train", examples(), rows, Labels(["a"]), what="pictures", max_length=99)
+"""
+
+
+def test_pictures_after_a_killed_process_equal_those_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pictures" / "a").mkdir(parents=True)
+    for number in range(COUNT):
+        pixels = np.random.default_rng(number).integers(0, 256, (16 + number, 20, 3), np.uint8)
+        PIL.Image.fromarray(pixels).save(tmp_path / "pictures" / "a" / f"{number:02}.png")
+    reader = ImageReader()
+
+    def examples() -> Iterator[Example]:
+        return reader.read(str(tmp_path / "pictures"))
+
+    rows, settings = reader.learn(examples()), {"what": "pictures", "max_length": 99}
+    rows.save(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED_PICTURES, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (tmp_path / "data/train").exists()
+    counts: list[int] = []
+    monkeypatch.setattr(Preparation, "close", lambda self: counts.append(self.reused))
+    remove_stale(tmp_path / "data")  # as tasks do
+    part, report = prepare_rows(tmp_path / "data/train", examples(), rows, Labels(["a"]), **settings)
+    assert 7 <= counts[-1] <= 8
+    whole, exact = prepare_rows(tmp_path / "whole", examples(), rows, Labels(["a"]), **settings)
+    assert report == exact
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["train"]
+    stored = [path for path in (tmp_path / "whole").rglob("*") if path.is_file()]
+    assert stored
+    for path in stored:
+        assert path.read_bytes() == (tmp_path / "data/train" / path.relative_to(tmp_path / "whole")).read_bytes()
+    assert all(np.array_equal(one, other) for one, other in zip(whole.inputs, part.inputs, strict=True))
