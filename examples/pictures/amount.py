@@ -1,13 +1,13 @@
-"""Trains a ViT and a CNN on 1,000, 10,000 and 59,000 pictures, each for the same time: what the amount of data does.
+"""Trains a ViT and a CNN on 1,000, 10,000 and 59,000 pictures, both for the same time: what the amount of data does.
 
     apt install dataset-fashion-mnist
     python examples/pictures/amount.py fashion/ --seeds 0,1,2
 
 A ViT knows nothing about pictures: that neighbours belong together, and that a sleeve is a sleeve wherever it lies, it
 has to learn from examples, and a convolution has it built in. With few pictures the CNN should therefore win, and lose
-its lead as they become more (Dosovitskiy et al. 2021, section 4.3). Every model trains in one thread for the same
-seconds of the processor, and is tested on the 10,000 test pictures. The last 1,000 of the 60,000 training pictures are
-for validation only; a smaller amount is the first pictures of the others.
+its lead as they become more (Dosovitskiy et al. 2021, section 4.3). Both models train in one thread, for the same
+seconds of the processor where they have the same pictures (AMOUNTS), and are tested on the 10,000 test pictures. The
+last 1,000 of the 60,000 training pictures are for validation only; a smaller amount is the first of the others.
 
 The folder has an `.npz` file for each amount, and valid.npz and test.npz, for `foveate train classify` too.
 
@@ -30,9 +30,11 @@ sys.path.append(str(FOLDER.parent / "speech"))
 from measure import Recipe, keep, show  # noqa: E402
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
-RESULTS = FOLDER / "results.json"
 MODELS = {"ViT": FOLDER / "vit.toml", "CNN": FOLDER / "cnn.toml"}
-AMOUNTS = (1_000, 10_000, 59_000)
+AMOUNTS = {1_000: 30.0, 10_000: 30.0, 59_000: 150.0}
+"""Training pictures, and the processor's seconds of the steps on so many."""
+TABLE = "amount of pictures"
+RESULTS = FOLDER / "amount.json"
 HELD = 1_000
 """Training pictures for validation."""
 
@@ -45,25 +47,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--amount", type=int, action="append", help="training pictures; may be repeated (all three)")
     parser.add_argument("--model", choices=MODELS, action="append", help="train only this; may be repeated")
     parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
-    parser.add_argument("--seconds", type=float, default=360, help="the processor's seconds of the steps (360)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
+    parser.add_argument("--seconds", type=float, help="the processor's seconds of the steps (30, or 150 for 59,000)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (amount.json)")
     arguments = parser.parse_args(argv)
-    amounts = arguments.amount or AMOUNTS
+    amounts = arguments.amount or list(AMOUNTS)
     write(arguments.pictures, arguments.out, amounts)
     if arguments.only_data:
         return 0
-    table = f"pictures, {arguments.seconds:g} s"
     for amount in amounts:
+        seconds = arguments.seconds or AMOUNTS.get(amount, max(AMOUNTS.values()))
         data = {"data": arguments.out / f"{amount}.npz", "valid_data": arguments.out / "valid.npz"}
         for model in arguments.model or MODELS:
             recipe = Recipe(task="classify", configuration=MODELS[model], data=data)
             for seed in map(int, arguments.seeds.split(",")):
-                run = arguments.out / f"{model}-{amount}-{seed}-{arguments.seconds:g}"
+                run = arguments.out / f"{model}-{amount}-{seed}-{seconds:g}"
                 store = arguments.out / f"store-{amount}"
-                spent = recipe.train((), seed, run, store=store, seconds=arguments.seconds)
+                spent = recipe.train((), seed, run, store=store, seconds=seconds)
                 right = accuracy(RowClassifier.load(run), arguments.out / "test.npz")
-                keep(table, f"{model}, {amount:,}", seed, {"accuracy": right, **spent}, path=arguments.results)
-                show(table, path=arguments.results)
+                keep(TABLE, f"{model}, {amount:,}", seed, {"accuracy": right, **spent}, path=arguments.results)
+                show(TABLE, path=arguments.results)
     return 0
 
 

@@ -58,7 +58,7 @@ class Recipe:
         config = resolve({}, str(self.configuration), files, settings, kind=side.run_config)
         preparation = self._prepare(side, config, store)
         shutil.copytree(store, run, copy_function=os.link, ignore=shutil.ignore_patterns("config.json", SECONDS))
-        training = paced(config.train, round(seconds / pace(side.open(config, store))))
+        training = paced(config.train, round(seconds / pace(side.open(config, store), config.train.precision)))
         whole = to_dict(replace(config, train=training))
         create_run(run, self.task, whole, read_run(store).tokenisers)
         task = side.open(config, run)
@@ -94,13 +94,16 @@ def lend(recogniser: Path, model: nn.Module) -> None:
     model.load_state_dict({**model.state_dict(), **shared})
 
 
-def pace(task: Any) -> float:
+def pace(task: Any, precision: str = "float32") -> float:
     """The processor's seconds of a step: of its batch, loss and gradients."""
+    half = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
     task.model.train()
     begin = time.process_time()
     for step in range(-TRIAL // 4, TRIAL):
         begin = time.process_time() if step == 0 else begin
-        task.loss(task.batch(max(step, 0))).total.backward()
+        with half:
+            total = task.loss(task.batch(max(step, 0))).total
+        total.backward()
     return (time.process_time() - begin) / TRIAL
 
 

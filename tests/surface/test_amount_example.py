@@ -47,7 +47,7 @@ def test_both_models_are_measured_for_each_amount(
     results = tmp_path / "results.json"
     command = [str(tmp_path / "out"), "--pictures", str(fashion), "--results", str(results), "--seconds", "0.5"]
     assert amount.main([*command, "--amount", "32"]) == 0
-    table = json.loads(results.read_text())["pictures, 0.5 s"]
+    table = json.loads(results.read_text())["amount of pictures"]
     assert list(table) == ["ViT, 32", "CNN, 32"]
     for row in table.values():
         assert 0 <= row["0"]["accuracy"] <= 100
