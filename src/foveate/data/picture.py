@@ -24,7 +24,7 @@ LARGEST = 1 << 26
 BYTES = 1 << 28
 """The limit on the size of a file."""
 _AGAIN = "Save it again, or leave it out."
-_INSTALL = "pip install 'foveate[image]'"
+INSTALL = "pip install 'foveate[image]'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +88,11 @@ def _without_pillow(data: bytes, name: str) -> Picture:
     """By resvg, which knows three formats. Raises SetupError for what it would show otherwise than Pillow."""
     if not data.startswith(image_file.STARTS):
         if Path(name).suffix.lower() in SUFFIXES - image_file.SUFFIXES:
-            raise SetupError(f"{name}: pictures other than PNG, JPEG and GIF need Pillow: {_INSTALL}")
+            raise SetupError(f"{name}: pictures other than PNG, JPEG and GIF need Pillow: {INSTALL}")
         raise DataError(f"{name} is not a complete PNG, JPEG or GIF file. {_AGAIN}")
     needs = image_file.unusual(data)
     if needs:
-        raise SetupError(f"{name} has {needs}, which needs Pillow: {_INSTALL}")
+        raise SetupError(f"{name} has {needs}, which needs Pillow: {INSTALL}")
     return Picture(name, image_file.pixels_of(data, name))
 
 

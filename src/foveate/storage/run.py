@@ -31,6 +31,8 @@ GUESTS = {
     "bert": "masked_language_model",
     "roberta": "masked_language_model",
     "distilbert": "masked_language_model",
+    "vit": "classify",
+    "deit": "classify",
 }
 """The model types of Hugging Face that can be opened like runs, and their tasks."""
 ENCODERS = frozenset(kind for kind, task in GUESTS.items() if task == "masked_language_model")
@@ -38,12 +40,13 @@ READ = {
     "translate": "runs of translate and Marian models",
     "language_model": "runs of language_model, GPT-2 and Llama",
     "masked_language_model": "runs of masked_language_model, and BERT, RoBERTa and DistilBERT with a head for gaps",
-    "classify": "runs of classify, and BERT, RoBERTa and DistilBERT ForSequenceClassification",
+    "classify": "runs of classify, BERT, RoBERTa and DistilBERT ForSequenceClassification, "
+    "and ViT and DeiT ForImageClassification",
     "tag": "runs of tag, which may begin with the encoder of a BERT (`foveate train tag --set initialise_from=FOLDER`)",
 }
 """A description of the folders that each task reads."""
-CLASSIFIER = "ForSequenceClassification"
-"""The end of the class name of a model that was fine-tuned for classification."""
+CLASSIFIER = ("ForSequenceClassification", "ForImageClassification", "ForImageClassificationWithTeacher")
+"""Ends of the class names of models that were fine-tuned for classification."""
 
 
 @dataclass(frozen=True)

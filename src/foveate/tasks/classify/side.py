@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 
 from foveate.config import to_dict
 from foveate.data.batch import Batch
+from foveate.data.image import ImageReader
 from foveate.data.labelled import LabelledText
 from foveate.data.reader import Reader
 from foveate.data.text import require_lasting
@@ -19,7 +21,9 @@ from foveate.inspect import terminal
 from foveate.inspect.alignment import readable
 from foveate.inspect.caption import printable
 from foveate.metrics import Score
+from foveate.models.vit_hugging_face import KINDS as VITS
 from foveate.nn.loss import cross_entropy
+from foveate.storage.run import model_type_of
 from foveate.suggestion import counted
 from foveate.tasks.classify import TASK
 from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, reader_of
@@ -119,6 +123,11 @@ class ClassifySide(LabellingSide):
 
     def in_use(self, task: ClassifyTask) -> RowClassifier:
         return classifier_of(task.model, task.rows, task.labels)
+
+    def saved_config(self, folder: Path) -> Any:
+        """The configuration of a run folder; of a model of Hugging Face, the reader of its files."""
+        config = super().saved_config(folder)
+        return replace(config, reader=ImageReader()) if model_type_of(folder) in VITS else config
 
     def vocabulary(self, model: RowClassifier) -> RowClassifier:
         return model

@@ -1,5 +1,5 @@
 """A trained classifier in use: the label of a text, a picture, a sequence of vectors. Ours, and of Hugging Face those
-of BERT, RoBERTa and DistilBERT."""
+of BERT, RoBERTa, DistilBERT, ViT and DeiT."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +15,7 @@ from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.label import Labels
 from foveate.data.labelled import LabelledText, TextRows
+from foveate.data.picture_processor import read_processor
 from foveate.data.reader import RowMaker
 from foveate.data.row import Row
 from foveate.data.text import require_texts
@@ -31,6 +32,9 @@ from foveate.models.bert_hugging_face import from_bert
 from foveate.models.bert_kin import BERTS
 from foveate.models.hugging_face_folder import read_folder
 from foveate.models.picture_encoder import PictureEncoder
+from foveate.models.vit_hugging_face import KINDS as VITS
+from foveate.models.vit_hugging_face import from_vit
+from foveate.nn.embed import Patches
 from foveate.nn.pooling import AttentionPooling
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
 from foveate.tasks.classify.task import ClassifyConfig, RowVocabulary
@@ -75,6 +79,8 @@ class RowClassifier(Looking):
 
         Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
         """
+        if model_type_of(run) in VITS:
+            return read_pictures(run)
         if model_type_of(run) is not None:
             return GuestClassifier.read(run)
         model, vocabulary = load_labeller(Path(run), "classify", ClassifyConfig, RowVocabulary, note)
@@ -287,11 +293,7 @@ class GuestClassifier(TextClassifier):
         """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
         require_kind(folder, *BERTS)
         config, tensors = read_folder(folder)
-        if class_of(config).endswith(CLASSIFIER) and not tells_a_label(config):
-            raise UsageError(
-                f"{folder} holds a {class_of(config)} that tells a number, or several labels at once, and `classify` "
-                f"tells one of several. `foveate look {folder} TEXT` shows what it looks at."
-            )
+        _require_label(folder, config, f"`foveate look {folder} TEXT` shows what it looks at.")
         read_run(Path(folder)).require("classify")
         tokeniser = HuggingFaceTokeniser.read(folder)
         head = GuestHead(from_bert(config, tensors), config, tensors).eval()
@@ -331,6 +333,30 @@ class GuestClassifier(TextClassifier):
             text[first:last] if self.tokeniser.unknown(token) and last else label
             for token, label, (first, last) in zip(row, labels, spans, strict=True)
         ]
+
+
+def read_pictures(folder: Path | str) -> RowClassifier:
+    """A ViT or DeiT of Hugging Face, which reads pictures as its folder says.
+
+    Raises DataError when the folder is damaged, or asks for another preparation of pictures; UsageError when its model
+    does not predict one label.
+    """
+    require_kind(folder, *VITS)
+    config, tensors = read_folder(folder)
+    _require_label(
+        folder, config, f"foveate.models.vit_hugging_face.read_vit_encoder({str(folder)!r}) reads its encoder."
+    )
+    model = from_vit(config, tensors)
+    rows = read_processor(folder, cast(Patches, model.input))
+    return RowClassifier(model, rows, _label_names(config, model.output.out_features))._of(folder)
+
+
+def _require_label(folder: Path | str, config: Mapping[str, Any], remedy: str) -> None:
+    if class_of(config).endswith(CLASSIFIER) and not tells_a_label(config):
+        raise UsageError(
+            f"{folder} holds a {class_of(config)} that tells a number, or several labels at once, and `classify` "
+            f"tells one of several. {remedy}"
+        )
 
 
 def _linear(tensors: Mapping[str, Tensor], name: str, width: int) -> nn.Linear:
