@@ -1,20 +1,19 @@
 """Converts BERT between the format of Hugging Face and our model."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from foveate.attention import AttentionConfig
 from foveate.models.bert import BERT, BERTConfig
 from foveate.models.bert_kin import as_bert
 from foveate.models.hugging_face_folder import (
-    CONFIG,
-    WEIGHTS,
     activation_of,
+    block_names,
+    built,
     described,
+    is_standard,
     load,
     number,
     read_folder,
@@ -23,7 +22,6 @@ from foveate.models.hugging_face_folder import (
     their_name,
     write_folder,
 )
-from foveate.nn.room import within_tensors
 from foveate.nn.transformer_block import BlockConfig
 
 BLOCK = {
@@ -83,8 +81,7 @@ def from_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     """
     config, tensors = as_bert(config, tensors)
     ours = configuration(config)
-    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
-        model = ours.build(setting(config, "vocab_size")).eval()
+    model = built(lambda: ours.build(setting(config, "vocab_size")), tensors)
     names = {theirs: own for own, theirs in _names(ours.num_layers).items()}
     modern = {_modern(name): tensor for name, tensor in tensors.items()}
     renamed = {names.get(name, name): tensor for name, tensor in modern.items()}
@@ -145,12 +142,7 @@ def to_bert(model: BERT) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _names(num_layers: int) -> dict[str, str]:
     """Our name of every tensor, with the name in the file."""
-    names = dict(WHOLE)
-    for layer in range(num_layers):
-        for own, theirs in BLOCK.items():
-            for kind in ("weight", "bias"):
-                names[f"blocks.{layer}.{own}.{kind}"] = f"bert.encoder.layer.{layer}.{theirs}.{kind}"
-    return names
+    return {**WHOLE, **block_names(BLOCK, num_layers, "bert.encoder.layer")}
 
 
 def _modern(name: str) -> str:
@@ -161,10 +153,7 @@ def _modern(name: str) -> str:
 
 
 def _require_bert(config: BERTConfig) -> None:
-    plain = AttentionConfig()
-    block = replace(config.block, decoder_attention=plain, cross_attention=plain)
-    standard = replace(block, norm="post", bias=True, encoder_attention=plain, feedforward_dropout=0.0)
-    if block != standard:
+    if not is_standard(config.block, norm="post", attention=config.block.encoder_attention):
         raise ValueError(
             "BERT has post-norm blocks with biases and scaled dot-product attention, and this model differs. "
             "Save it as a run, or train one of BERT's shape: BERTConfig.base()."

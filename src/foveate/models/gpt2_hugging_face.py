@@ -1,20 +1,18 @@
 """Converts GPT-2 between the format of Hugging Face and our GPT."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from foveate.attention import AttentionConfig
 from foveate.models.gpt import GPT, GPTConfig
 from foveate.models.hugging_face_folder import (
-    CONFIG,
-    WEIGHTS,
     activation_of,
+    built,
     described,
+    is_standard,
     load,
     number,
     read_folder,
@@ -24,7 +22,6 @@ from foveate.models.hugging_face_folder import (
     write_folder,
 )
 from foveate.nn.position_vector import LearnedConfig
-from foveate.nn.room import within_tensors
 from foveate.nn.transformer_block import BlockConfig
 
 EPSILON = 1e-5
@@ -63,8 +60,7 @@ def from_gpt2(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPT:
     Names may begin with `transformer.`. The fused projections of query, key and value are split.
     """
     ours = configuration(config)
-    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
-        model = ours.build(setting(config, "vocab_size")).eval()
+    model = built(lambda: ours.build(setting(config, "vocab_size")), tensors)
     bare = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
     renamed = {own: bare.pop(theirs) for own, theirs in WHOLE.items() if theirs in bare}
     if (output := bare.pop("lm_head.weight", None)) is not None and not ours.tied:
@@ -159,9 +155,8 @@ def _transposed(tensor: Tensor) -> Tensor:
 
 
 def _require_gpt2(config: GPTConfig) -> None:
-    block = replace(config.block, encoder_attention=AttentionConfig(), cross_attention=AttentionConfig())
-    standard = replace(block, norm="pre", bias=True, decoder_attention=AttentionConfig(), feedforward_dropout=0.0)
-    if block != standard or not isinstance(config.position, LearnedConfig):
+    standard = is_standard(config.block, norm="pre", attention=config.block.decoder_attention)
+    if not standard or not isinstance(config.position, LearnedConfig):
         raise ValueError(
             "GPT-2 has pre-norm blocks with biases, scaled dot-product attention and learned positions, and this model "
             "differs. Save it as a run, or train one of GPT-2's shape: GPTConfig.gpt2()."

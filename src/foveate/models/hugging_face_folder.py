@@ -6,20 +6,24 @@ Names are those on disk, which are stable, not those in memory, which differ bet
 import contextlib
 import json
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from foveate.attention import AttentionConfig
 from foveate.errors import DataError, FoveateError, UsageError
 from foveate.nn.feedforward import Activation
+from foveate.nn.room import within_tensors
+from foveate.nn.transformer_block import BlockConfig
 from foveate.storage.draft import draft_folder
 from foveate.storage.manifest import read_json
 from foveate.storage.tensor import read_tensors, write_tensors
 from foveate.suggestion import listing
 
+Model = TypeVar("Model", bound=nn.Module)
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 """Maps tensors to files, in folders with several weight files."""
@@ -127,6 +131,33 @@ def _brief(value: Any) -> str:
 def their_name(activation: Activation) -> str:
     """The library's name of an activation, the first of several."""
     return next(theirs for theirs, ours in ACTIVATIONS.items() if ours == activation)
+
+
+def built(make: Callable[[], Model], tensors: Mapping[str, Tensor]) -> Model:
+    """The model of `make` in evaluation mode. Raises DataError, before memory is taken, for one that is far larger than
+    the tensors.
+    """
+    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
+        return make().eval()
+
+
+def block_names(parts: Mapping[str, str], num_layers: int, place: str) -> dict[str, str]:
+    """Our name of every weight and bias in the blocks of a model, with its name in a file, which begins with `place`;
+    `parts` are our names of the parts of a block, with theirs.
+    """
+    return {
+        f"blocks.{layer}.{own}.{kind}": f"{place}.{layer}.{theirs}.{kind}"
+        for layer in range(num_layers)
+        for own, theirs in parts.items()
+        for kind in ("weight", "bias")
+    }
+
+
+def is_standard(block: BlockConfig, *, norm: str, attention: Any) -> bool:
+    """Whether a block has biases, norms in this order, dropout as theirs, and scaled dot-product attention; `attention`
+    is the one that a model uses.
+    """
+    return (block.norm, block.bias, block.feedforward_dropout) == (norm, True, 0.0) and attention == AttentionConfig()
 
 
 def load(

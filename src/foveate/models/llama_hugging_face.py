@@ -10,8 +10,8 @@ from torch import Tensor
 from foveate.attention import AttentionConfig, Rotary
 from foveate.errors import DataError
 from foveate.models.hugging_face_folder import (
-    CONFIG,
-    WEIGHTS,
+    block_names,
+    built,
     described,
     load,
     number,
@@ -21,7 +21,6 @@ from foveate.models.hugging_face_folder import (
     write_folder,
 )
 from foveate.models.llama import Llama, LlamaConfig
-from foveate.nn.room import within_tensors
 
 EPSILON, ROTARY_BASE = 1e-6, 10000.0
 """The default of Hugging Face, for a `config.json` without this value."""
@@ -60,18 +59,13 @@ def write_llama(model: Llama, folder: Path | str, *, begin: int | None = None, e
 def from_llama(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Llama:
     """The model that a `config.json` and its tensors describe, in evaluation mode."""
     ours = configuration(config)
-    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
-        model = ours.build(setting(config, "vocab_size")).eval()
+    model = built(lambda: ours.build(setting(config, "vocab_size")), tensors)
     bare = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
     renamed = {own: bare.pop(theirs) for own, theirs in WHOLE.items() if theirs in bare}
     if (output := bare.pop(OUTPUT, None)) is not None and not ours.tied:
         renamed["output_weight"] = output
-    for layer in range(ours.num_layers):
-        for own, theirs in PARTS.items():
-            for kind in ("weight", "bias"):
-                tensor = bare.pop(f"layers.{layer}.{theirs}.{kind}", None)
-                if tensor is not None:
-                    renamed[f"blocks.{layer}.{own}.{kind}"] = tensor
+    names = block_names(PARTS, ours.num_layers, "layers")
+    renamed |= {own: bare.pop(theirs) for own, theirs in names.items() if theirs in bare}
     # Old files keep the angles of rotary positions, which follow from the configuration.
     left = {name: tensor for name, tensor in bare.items() if not name.endswith(".rotary_emb.inv_freq")}
     load(model, {**renamed, **left})
@@ -120,11 +114,8 @@ def to_llama(model: Llama) -> tuple[dict[str, Any], dict[str, Tensor]]:
     tensors = {f"model.{theirs}": own[name] for name, theirs in WHOLE.items()}
     if model.output_weight is not None:
         tensors[OUTPUT] = own["output_weight"]
-    for layer in range(ours.num_layers):
-        for name, theirs in PARTS.items():
-            for kind in ("weight", "bias"):
-                if (tensor := own.get(f"blocks.{layer}.{name}.{kind}")) is not None:
-                    tensors[f"model.layers.{layer}.{theirs}.{kind}"] = tensor
+    names = block_names(PARTS, ours.num_layers, "model.layers")
+    tensors |= {theirs: own[name] for name, theirs in names.items() if name in own}
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

@@ -12,8 +12,7 @@ from torch import Tensor
 from foveate.attention import AttentionConfig
 from foveate.errors import DataError
 from foveate.models.hugging_face_folder import (
-    CONFIG,
-    WEIGHTS,
+    built,
     described,
     number,
     read_folder,
@@ -24,7 +23,6 @@ from foveate.models.hugging_face_folder import (
 from foveate.models.transformer import Transformer, TransformerConfig
 from foveate.nn.feedforward import Activation
 from foveate.nn.position_vector import SinusoidalConfig
-from foveate.nn.room import within_tensors
 from foveate.nn.transformer_block import BlockConfig
 from foveate.suggestion import listing
 
@@ -72,8 +70,7 @@ def from_marian(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tra
     Raises DataError for a setting of another architecture, and for missing, unknown or misshapen tensors.
     """
     own_config, sizes = configuration(config), _vocabularies(config)
-    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
-        model = own_config.build(*sizes).eval()
+    model = built(lambda: own_config.build(*sizes), tensors)
     own = model.state_dict()
     names = {ours: _on_disk(ours, config) for ours in own}
     _require_same_names(set(names.values()), tensors, config)

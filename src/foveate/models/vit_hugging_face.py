@@ -1,21 +1,22 @@
 """Converts ViT and DeiT between the format of Hugging Face and our classifier."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from foveate.attention import AttentionConfig
 from foveate.errors import DataError
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.models.hugging_face_folder import (
     CONFIG,
     WEIGHTS,
     activation_of,
+    block_names,
+    built,
     described,
+    is_standard,
     load,
     number,
     read_folder,
@@ -28,7 +29,6 @@ from foveate.models.vit import ViT, ViTConfig
 from foveate.nn.embed import Patches
 from foveate.nn.grid_position import LearnedGrid
 from foveate.nn.pooling import FirstPooling, FirstPoolingConfig
-from foveate.nn.room import within_tensors
 from foveate.nn.transformer_block import BlockConfig
 
 KINDS = {"vit": 1, "deit": 2}
@@ -83,8 +83,7 @@ def from_vit(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Classi
     weight, bias, count = _head(tensors)
     ours, patches = configuration(config), _patches(config)
     whole = ClassifierConfig(encoder=ours, pooling=FirstPoolingConfig(count=count), dropout=0.0)
-    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
-        model = whole.build(patches, len(bias)).eval()
+    model = built(lambda: whole.build(patches, len(bias)), tensors)
     _load_encoder(cast(ViT, model.encoder), config, tensors)
     load(model.output, {"weight": weight, "bias": bias})
     return model
@@ -94,8 +93,7 @@ def from_vit(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Classi
 def encoder_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ViT:
     """The encoder that a `config.json` and tensors describe, in evaluation mode; heads are ignored."""
     ours = configuration(config)
-    with within_tensors(tensors, config=CONFIG, file=WEIGHTS):
-        encoder = ours.build_encoder(_patches(config)).eval()
+    encoder = built(lambda: ours.build_encoder(_patches(config)), tensors)
     _load_encoder(encoder, config, tensors)
     return encoder
 
@@ -229,18 +227,13 @@ def _their_encoder(encoder: ViT) -> dict[str, Tensor]:
 def _names(num_layers: int) -> dict[str, str]:
     """Our name of every tensor that has the same shape in the file, with its name there, without the model's prefix."""
     names = {"project.bias": f"{PROJECTION}.bias", "norm.weight": "layernorm.weight", "norm.bias": "layernorm.bias"}
-    for layer in range(num_layers):
-        for own, theirs in BLOCK.items():
-            for kind in ("weight", "bias"):
-                names[f"blocks.{layer}.{own}.{kind}"] = f"encoder.layer.{layer}.{theirs}.{kind}"
-    return names
+    return {**names, **block_names(BLOCK, num_layers, "encoder.layer")}
 
 
 def _require_vit(encoder: ViT) -> None:
-    plain = AttentionConfig()
-    block = replace(encoder.config.block, decoder_attention=plain, cross_attention=plain)
-    standard = replace(block, norm="pre", bias=True, encoder_attention=plain, feedforward_dropout=0.0)
-    if block != standard or not isinstance(encoder.position, LearnedGrid) or not encoder.class_tokens:
+    block = encoder.config.block
+    standard = is_standard(block, norm="pre", attention=block.encoder_attention)
+    if not standard or not isinstance(encoder.position, LearnedGrid) or not encoder.class_tokens:
         raise ValueError(
             "ViT has pre-norm blocks with biases, scaled dot-product attention, learned positions and a class token, "
             "and this model differs. Save it as a run, or train one of ViT's shape: ViTConfig.base()."
