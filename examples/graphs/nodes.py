@@ -5,7 +5,8 @@
 A node is a paper with its words, an edge a citation, a class the paper's subject. Of Cora (2,708 papers) and Citeseer
 (3,327) the subjects of 20 papers a class are known, 500 validate, and 1,000 test (Yang et al. 2016). Each model has the
 settings of its paper: attention those of Veličković et al. 2018, section 3.3, convolutions and the perceptron those of
-Kipf and Welling 2017, section 5.2. Training ends when the validation has not improved in 100 steps, or after 1,000.
+Kipf and Welling 2017, section 5.2. Training ends when 200 steps have not brought a better validation, or after
+1,000.
 
 The files of these graphs, which are not bundled, are those of the repository kimiyoung/planetoid; save a graph with
 `foveate.data.graph_archive.write_graph`. Any other graph that `foveate train node` reads will do.

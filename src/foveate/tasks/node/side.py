@@ -245,7 +245,7 @@ def _suggested(graph: Graph, config: NodeConfig, allowance: Allowance) -> Sugges
             "log_every": 10,
             "metric": "accuracy",
             "better": "higher",
-            "patience": 20 if not sampled else 10,
+            "patience": 40 if not sampled else 10,
         },
     }
     labelled = 0 if graph.labels is None else int((graph.labels != UNLABELLED).sum())
