@@ -47,6 +47,8 @@ FILES = {
     "texts.tsv": TEXTS,
     "shakespeare.txt": PLAY,
     "unseen.txt": PLAY[:4],
+    "edges.tsv": [f"n{node}\tn{node + 2}" for node in range(28)],
+    "nodes.tsv": ["name\tlabel\twords", *(f"n{node}\t{'ab'[node % 2]}\tword{node % 2} x" for node in range(30))],
 }
 """The files that the commands read."""
 GREY = tuple((level, level, level) for level in range(256))
@@ -107,6 +109,7 @@ TINY = {
     "transcribe": " --set model.encoder.num_layers=1",
     "speak": " --set model.hidden_dim=16",
     "caption": " --set model.decoder.hidden_dim=16",
+    "node": " --set model.num_heads=2",
     "language_model": " --set model.block.model_dim=32",
     "masked_language_model": " --set model.block.model_dim=32",
 }

@@ -28,8 +28,8 @@ from foveate.tasks.labelling import Predicted
 from foveate.tasks.node.task import NodeConfig, NodeModel, stored_graph
 from foveate.tasks.run_model import saved, trained
 
-LARGEST = 400
-"""The most nodes of a trace, whose weights are stored pair by pair."""
+LARGEST = 300
+"""The most nodes of a trace, whose weights are stored pair by pair, and which a drawing can show."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class NodeClassifier(Looking):
         the model looks, or so many `hops`. `text` is the name of the node.
 
         The model runs on the whole graph, so that all weights are those of its answer; edges from nodes that are not
-        drawn lack. Raises UsageError for a model without attention, and for more than 400 nodes.
+        drawn lack. Raises UsageError for a model without attention, and for more than 300 nodes.
         """
         layers = [(name, part) for name, part in self.model.named_modules() if isinstance(part, GraphAttention)]
         if not layers:
@@ -144,9 +144,9 @@ class NodeClassifier(Looking):
             _site(layer, recording[f"{name}.attention"], part, torch.from_numpy(nodes), number)
             for number, (name, layer) in enumerate(layers)
         )
-        track = Track(labels=tuple(self.named(nodes)))
+        focus = Track.of_nodes(self.named(nodes), part.edges, notes=self._notes(nodes), focus=0)
         pedigree = Pedigree(model=type(self.model.encoder).__name__)
-        return Trace(tracks={"nodes": track}, sites=sites, pedigree=pedigree, opens=(sites[-1].name, None))
+        return Trace(tracks={"nodes": focus.placed()}, sites=sites, pedigree=pedigree, opens=(sites[-1].name, None))
 
     def _within(self, node: int, hops: int) -> Int[np.ndarray, " nodes"]:
         """The nodes that a node reaches by looking so many times: itself first, then by the number of hops."""
@@ -158,6 +158,15 @@ class NodeClassifier(Looking):
             rings.append(ring[~reached[ring]])
             reached[rings[-1]] = True
         return np.concatenate(rings)
+
+    def _notes(self, nodes: Int[np.ndarray, " nodes"]) -> list[str]:
+        """What is predicted of each node, and its label, if it has one."""
+        labels, notes = self.graph.labels, list[str]()
+        for number, answer in zip(nodes.tolist(), self.classify(self.named(nodes)), strict=True):
+            known = UNLABELLED if labels is None else int(labels[number])
+            right = "" if known == UNLABELLED else f", is {self.like.classes[known]}"
+            notes.append(f"predicted {answer.label}{right}")
+        return notes
 
     def _part(self, nodes: Int[np.ndarray, " nodes"]) -> Neighbourhood:
         """The edges between these nodes."""
