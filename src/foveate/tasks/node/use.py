@@ -160,7 +160,7 @@ class NodeClassifier(Looking):
         return np.concatenate(rings)
 
     def _notes(self, nodes: Int[np.ndarray, " nodes"]) -> list[str]:
-        """What is predicted of each node, and its label, if it has one."""
+        """The predicted class of each node, and its label, if it has one."""
         labels, notes = self.graph.labels, list[str]()
         for number, answer in zip(nodes.tolist(), self.classify(self.named(nodes)), strict=True):
             known = UNLABELLED if labels is None else int(labels[number])
