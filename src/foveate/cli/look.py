@@ -43,8 +43,9 @@ times .TextGrid .ctm .json .svg .pdf .png .txt
 """
     parser.add_argument("run", metavar="RUN", help="the run folder, or the folder of a trace")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
-    parser.add_argument("--text", dest="viewed", metavar="TEXT", help="the source text, to open in the viewer")
-    parser.add_argument("--node", metavar="NAME", help="the node of a graph, to open in the viewer")
+    viewed = parser.add_mutually_exclusive_group()
+    viewed.add_argument("--text", dest="viewed", metavar="TEXT", help="the source text, to open in the viewer")
+    viewed.add_argument("--node", dest="viewed", metavar="NAME", help="the node of a graph, to open in the viewer")
     parser.add_argument("--hops", type=count, metavar="N", help="how far from a node to draw; by default all it reads")
     parser.add_argument(
         "--target",
@@ -93,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     of_trace, written = is_trace(arguments.run), any(getattr(arguments, kind) for kind in FILES)
     drawn = arguments.out is not None or arguments.steps is not None
-    drawn = drawn or not (of_trace or written or arguments.viewed is not None or arguments.node is not None)
+    drawn = drawn or not (of_trace or written or arguments.viewed is not None)
     _require_sense(arguments, of_trace=of_trace, drawn=drawn, written=written)
     sight: Any = _Kept(arguments) if of_trace else _of_run(arguments)
     if drawn:
@@ -110,7 +111,7 @@ def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool
     for kind in ("html", *FIGURES):
         if getattr(arguments, kind):
             require_ending(f"--{kind}", getattr(arguments, kind), kind.upper())
-    if sum(one is not None for one in (arguments.text, arguments.viewed, arguments.node)) > 1:
+    if arguments.text is not None and arguments.viewed is not None:
         raise UsageError("The text is there twice. Leave one of them out.")
     if arguments.site is not None and arguments.layer is not None:
         raise UsageError("--site and --layer both say which attention. Leave one of them out.")
@@ -125,7 +126,7 @@ def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool
         ("dpi",): (bool(arguments.png) or _pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
         ("beam", "set"): (not of_trace and arguments.target is None, "the model's own translation of a text"),
-        ("precision",): (not of_trace, "a run"),
+        ("precision", "hops"): (not of_trace, "a run"),
     }
     for names, (counts, use) in conditions.items():
         require_used(arguments, dict.fromkeys(names, use), names if counts else (), "here")
@@ -146,7 +147,7 @@ class _Kept:
     def __init__(self, arguments: argparse.Namespace) -> None:
         from foveate.inspect import read_trace
 
-        if any(one is not None for one in (arguments.text, arguments.viewed, arguments.node, arguments.target)):
+        if arguments.text is not None or arguments.viewed is not None or arguments.target is not None:
             raise UsageError("A trace holds its own text, and no model to run another one. Leave the text out.")
         self.trace = read_trace(arguments.run)
 
@@ -158,8 +159,8 @@ def _of_run(arguments: argparse.Namespace) -> Any:
     from foveate.storage.shipped import run_folder
 
     task = task_of(read_run(run_folder(arguments.run)))  # nothing is asked about a run that is not there
-    require_used(arguments, dict.fromkeys(("node", "hops"), "a graph"), task.looks, f"for a run of {task.name}")
-    text = next((one for one in (arguments.text, arguments.viewed, arguments.node) if one is not None), None)
+    require_used(arguments, {"hops": "a node of a graph"}, task.looks, f"for a run of {task.name}")
+    text = arguments.viewed if arguments.text is None else arguments.text
     if text is None:
         raise UsageError(
             f'What should the model look at? Write `foveate look {arguments.run} --text "…"` to open the viewer, or '

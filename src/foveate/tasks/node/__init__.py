@@ -17,6 +17,6 @@ TASK = Entry(
     },
     reads_columns=False,
     keeps_test=True,
-    looks=("node", "hops"),
+    looks=("hops",),
     verb=PREDICT,
 )
