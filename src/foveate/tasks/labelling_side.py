@@ -13,7 +13,8 @@ from foveate.errors import DataError, UsageError
 from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.models import BERTConfig
 from foveate.storage.draft import write_lines
-from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Parts, Predicted
+from foveate.tasks.held_out import Parts
+from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Predicted
 from foveate.tasks.option import require_used
 from foveate.tasks.report_page import Sample, write_report
 from foveate.tasks.run_plan import Allowance, training_table

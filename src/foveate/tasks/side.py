@@ -8,11 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 
 from foveate.config import build, modules_in, setting
@@ -26,6 +24,7 @@ from foveate.storage.run import read_run
 from foveate.suggestion import did_you_mean
 from foveate.tasks.entry import Entry
 from foveate.tasks.exported import Exported, Note
+from foveate.tasks.length_group import grouped
 from foveate.tasks.option import require_used
 from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion
@@ -36,9 +35,6 @@ Figures = Mapping[str, float]
 """The measurements of `validate` on a text that was not trained on."""
 NOT_DATA = frozenset({"model", "train", "seed", "label_smoothing", "decode"})
 """Parts of a configuration that do not change the data in a run's folder, whatever the task."""
-FEWEST = 20
-"""The smallest number of examples whose score is shown for their lengths alone."""
-MOST_BUCKETS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,39 +345,6 @@ def _columns(path: str, columns: tuple[int, int], names: tuple[str, str]) -> str
     return f"columns, counted from 0: {listing}."
 
 
-def chosen_lengths(lengths: Sequence[int], bounds: Sequence[int] = ()) -> list[int]:
-    """The longest length of each group: `bounds`, or a few round numbers with enough examples each.
-
-    >>> chosen_lengths([length for length in range(1, 41) for _ in range(10)])
-    [5, 10, 15, 20, 25, 30, 35, 40]
-    >>> chosen_lengths([3] * 50 + [12] * 4)
-    [12]
-    """
-    longest = max(lengths)
-    if bounds:
-        return sorted({*(length for length in bounds if length < longest), longest})
-    round_steps = (size * 10**power for power in count() for size in (1, 2, 5))
-    step = next(step for step in round_steps if step * MOST_BUCKETS >= longest)
-    ends, waiting = [], 0
-    for end in range(step, longest + step, step):
-        waiting += sum(end - step < length <= end for length in lengths)
-        if waiting >= FEWEST:
-            ends.append(min(end, longest))
-            waiting = 0
-    if waiting or not ends:  # the few longest join those before them
-        ends = [*ends[:-1], longest]
-    return ends
-
-
-def grouped(lengths: Sequence[int], bounds: Sequence[int] = ()) -> dict[int, list[int]]:
-    """The numbers of the examples of each group, by its longest length."""
-    ends = chosen_lengths(lengths, bounds)
-    groups: dict[int, list[int]] = {end: [] for end in ends}
-    for number, length in enumerate(lengths):
-        groups[next(end for end in ends if length <= end)].append(number)
-    return {end: numbers for end, numbers in groups.items() if numbers}
-
-
 def buckets(lengths: Sequence[int], request: Asked, value: Callable[[Sequence[int]], float | None]) -> list[Bucket]:
     """The groups of lengths, each with the `value` of its examples; without those that have none."""
     groups = ((end, numbers, value(numbers)) for end, numbers in grouped(lengths, request.lengths).items())
@@ -391,15 +354,3 @@ def buckets(lengths: Sequence[int], request: Asked, value: Callable[[Sequence[in
 def in_percent(figures: Mapping[str, float]) -> dict[str, float]:
     """The figures of `validate`, with shares in per cent, as scores are."""
     return {name: value * (100 if name == "accuracy" else 1) for name, value in figures.items()}
-
-
-def measured_lengths(texts: Sequence[str]) -> tuple[list[int], str]:
-    """Lengths in words, or in characters where texts are mostly single words, and what they are counted in.
-
-    >>> measured_lengths(["a b", "c d e"]), measured_lengths(["attention"])
-    (([2, 3], 'words'), ([9], 'characters'))
-    """
-    words = [len(text.split()) for text in texts]
-    if np.median(words) > 1:
-        return words, "words"
-    return [len(text) for text in texts], "characters"

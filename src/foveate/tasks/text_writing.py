@@ -21,7 +21,7 @@ from foveate.inspect.looking import Looking
 from foveate.nn.loss import Loss
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import listing
-from foveate.tasks.labelling import Parts
+from foveate.tasks.held_out import Parts
 from foveate.tasks.run_model import require_digests, require_positions, saved, seeded, trained, within_run
 
 PARTS = ("train", "valid")

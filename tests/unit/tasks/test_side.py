@@ -10,7 +10,7 @@ from foveate.data.audio_table import read_table
 from foveate.data.label_track import LabelTrack
 from foveate.data.tracked import Tracked
 from foveate.tasks import TASKS
-from foveate.tasks.side import FEWEST, chosen_lengths, grouped, measured_lengths
+from foveate.tasks.length_group import FEWEST, chosen_lengths, grouped, measured_lengths
 from foveate.tasks.tag.frame_side import FRAMES
 from foveate.tasks.transcribe.side import SIDE
 from foveate.tasks.transcribe.task import TranscribeConfig, TranscribeDataConfig

@@ -20,7 +20,7 @@ from foveate.errors import DataError
 from foveate.models import Captioner, CaptionerConfig
 from foveate.models.picture_encoder import grid_places
 from foveate.nn.embed import Patches
-from foveate.tasks.labelling import Parts
+from foveate.tasks.held_out import Parts
 from foveate.tasks.run_model import require_seed, require_smoothing
 from foveate.tasks.text_writing import WritingConfig, WritingTask, batch_plan, count
 

@@ -32,6 +32,7 @@ from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.intake import intake
 from foveate.tasks.labelling import LABELS as LABEL_FILE
 from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, training
+from foveate.tasks.length_group import measured_lengths
 from foveate.tasks.option import chunks, require_used
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_model import Strangers
@@ -47,7 +48,6 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
-from foveate.tasks.side import measured_lengths
 from foveate.voice import say, screen, shown
 
 FIRST = 100

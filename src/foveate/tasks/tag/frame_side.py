@@ -27,8 +27,9 @@ from foveate.nn.loss import cross_entropy
 from foveate.storage.run import read_run
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note
+from foveate.tasks.held_out import Parts
 from foveate.tasks.intake import intake
-from foveate.tasks.labelling import Parts, Predicted
+from foveate.tasks.labelling import Predicted
 from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, class_rows, training
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_model import seeded

@@ -21,7 +21,7 @@ from foveate.nn.embed import Vectors
 from foveate.nn.latency import latency
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
-from foveate.tasks.labelling import Parts
+from foveate.tasks.held_out import Parts
 from foveate.tasks.option import decode_config, require_used
 from foveate.tasks.run_model import seeded
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, noise, require_fit, spelled, vocabulary

@@ -22,11 +22,12 @@ from foveate.storage.draft import require_writable, write_lines
 from foveate.storage.shipped import run_folder
 from foveate.suggestion import counted
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
+from foveate.tasks.length_group import measured_lengths
 from foveate.tasks.option import chunks, decode_config, metric_names, pairs_of, require_used
 from foveate.tasks.report_page import score_rows, score_tiles, write_report
 from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, require_fit, vocabulary
-from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, Sight, buckets, in_percent, measured_lengths, written
+from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, Sight, buckets, in_percent, written
 from foveate.tasks.translate import TASK
 from foveate.tasks.translate.head import Head
 from foveate.tasks.translate.pair import Pairs
