@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from foveate.data.label_track import read_track
-from foveate.inspect import read_trace
+from foveate.errors import UsageError
+from foveate.inspect import read_trace, times
+from foveate.inspect.view import hears
 from foveate.tasks.tag.frame_use import FrameLabeller
 
 RATE = 8_000
@@ -176,6 +178,10 @@ def test_a_look_maps_the_probabilities_of_labels_beside_the_true_ones(
     assert [named[row] for row in gold.argmax(0).tolist()] == ["low"] * 19 + ["-"] * 10 + ["new"] * 19
     assert torch.equal(gold.sum(0), torch.ones(48))
     assert trace.sites[trace.opening[0]].name == "labels"
+    assert (hears(trace), hears(trace, "segments")) == (False, True)
+    with pytest.raises(UsageError, match="its keys are frames, its queries labels"):
+        times(trace)
+    assert [one.label for one in times(trace, site="segments").tier("words")] == list(labelled.phones)
 
 
 def test_segments_are_drawn_along_the_time_of_a_recording(data: Path, run: Path, tmp_path: Path, foveate: Any) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # pictures of alignments do not need torch, and their import 
 
 Pool = Literal["peak", "mass"]
 Level = int | Literal["word", "sentence"]
+LABELS = "labels"
+"""The track of the labels of a tagger, in no order of time."""
 CELLS = 512
 """The number of rows or columns beyond which a figure is zoomed out."""
 
@@ -61,8 +63,8 @@ def times(
     frames, text = trace.tracks[here.key], trace.tracks[here.query]
     if not hears(trace, site) or frames.hop is None:
         raise UsageError(
-            f"{here.title} does not align text with sound: its keys are {frames.kind}, its queries {text.kind}"
-            f"{'' if text.words or text.kind != 'tokens' else ' without words'}."
+            f"{here.title} does not align text with sound: its keys are {frames.kind}, its queries "
+            f"{LABELS if here.query == LABELS else text.kind}."
         )
     table = alignment(trace, site=site, head=head)
     return TimeAlignment.of_weights(
@@ -72,12 +74,12 @@ def times(
 
 
 def hears(trace: "Trace", site: int | str | None = None) -> bool:
-    """Whether a site, or the one that `trace` opens with, aligns text with frames of sound. Tokens without words, such
-    as the labels of a tagger, are not text: each of them may be heard several times.
+    """Whether a site, or the one that `trace` opens with, aligns text with frames of sound. The track "labels" of a
+    tagger is not text: each of them may be heard several times.
     """
     here = trace.sites[_site(trace, site)]
     frames, text = trace.tracks[here.key], trace.tracks[here.query]
-    spoken = text.kind == "tokens" and text.words is not None
+    spoken = text.kind == "tokens" and here.query != LABELS
     return frames.kind == "frames" and frames.hop is not None and spoken and here.shows != "projected"
 
 

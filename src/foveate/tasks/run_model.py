@@ -166,7 +166,7 @@ def traced(
     if len(pieces) in lengths:
         tracks["source"] = pieces if isinstance(pieces, Track) else Track.of_pieces(pieces, text=text)
         if label is not None:
-            tracks["target"] = Track(labels=(label,), words=((0, 1),))
+            tracks["target"] = Track(labels=(label,))
     trace = Trace.of(observation, tracks, pedigree=Pedigree.of(model))
     if not trace.sites:
         raise UsageError(

@@ -12,9 +12,10 @@ from torch import Tensor
 from foveate.inspect import Trace, Track
 from foveate.inspect.trace import Site, given
 from foveate.inspect.trace.conversion import DENSE
+from foveate.inspect.view import LABELS
 
-LABELS, SEGMENTS, TRUE = "labels", "segments", "true labels"
-"""The names of the sites."""
+SEGMENTS, TRUE = "segments", "true labels"
+"""The names of sites, beside `LABELS`."""
 
 
 def with_labels(
@@ -26,8 +27,8 @@ def with_labels(
 ) -> Trace:
     """A trace with maps of the labels, whose keys are its track `source`: the vectors. It opens with `labels`.
 
-    `labels` has a row for each of the `names`: p(label | vector), so that columns sum to 1. Its rows have no words,
-    since a label may be heard several times.
+    `labels` has a row for each of the `names`: p(label | vector), so that columns sum to 1. A label may be heard
+    several times, so its row has no time of its own.
 
     `segments` has a row for each run of equal `labels`, which are those that the tagger gives, smoothed or not:
     p(its label | vector) along the run, otherwise 0. A recording of several minutes has too many of them for a map.
