@@ -33,6 +33,21 @@ TRIAL = 20
 """The number of steps whose time tells how many steps a variant can make."""
 
 
+@dataclass(frozen=True)
+class Loan:
+    """Weights of another run that a training begins with."""
+
+    run: Path
+    parts: tuple[str, ...] = ("",)
+    """The beginnings of their names; by default all."""
+
+    def lend(self, model: nn.Module) -> None:
+        """Give them to a model."""
+        weights = load_file(self.run / "model.safetensors")
+        shared = {name: weight for name, weight in weights.items() if name.startswith(self.parts)}
+        model.load_state_dict({**model.state_dict(), **shared})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A task with a configuration file and its data."""
@@ -43,10 +58,9 @@ class Recipe:
     """The files, by the names of their settings: data, valid_data."""
 
     def train(
-        self, settings: Sequence[str], seed: int, run: Path, *, store: Path, seconds: float, ears: Path | None = None
+        self, settings: Sequence[str], seed: int, run: Path, *, store: Path, seconds: float, loan: Loan | None = None
     ) -> dict[str, float]:
-        """Train a variant into a run folder for this time of the processor. `ears` is a recogniser's run folder, with
-        whose subsampling and encoder the training begins.
+        """Train a variant into a run folder for this time of the processor, from the weights of a loan if there is one.
 
         Returns the number of steps, the seconds of training with validation, and those of the preparation, whose
         result is kept in `store`.
@@ -62,8 +76,8 @@ class Recipe:
         whole = to_dict(replace(config, train=training))
         create_run(run, self.task, whole, read_run(store).tokenisers)
         task = side.open(config, run)
-        if ears is not None:
-            lend(ears, task.model)
+        if loan is not None:
+            loan.lend(task.model)
         begin = time.process_time()
         fit(task, training, run, configuration=whole)
         spent = time.process_time() - begin
@@ -85,13 +99,6 @@ def require_same(prepared: Mapping[str, Any], config: Mapping[str, Any], store: 
     others = [name for name in PREPARATION if prepared.get(name) != config.get(name)]
     if others:
         raise SystemExit(f"{store} was prepared with other settings of {', '.join(others)}. Give another --out.")
-
-
-def lend(recogniser: Path, model: nn.Module) -> None:
-    """Give a model the weights of a recogniser's subsampling and encoder."""
-    weights = load_file(recogniser / "model.safetensors")
-    shared = {name: weight for name, weight in weights.items() if name.startswith(("subsampling.", "encoder."))}
-    model.load_state_dict({**model.state_dict(), **shared})
 
 
 def pace(task: Any, precision: str = "float32") -> float:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from measure import RESULTS, Recipe, keep, show
+from measure import RESULTS, Loan, Recipe, keep, show
 
 from foveate.attention import record
 from foveate.data.audio_file import Clip
@@ -61,6 +61,8 @@ VARIANTS: dict[str, Sequence[str]] = {
 """The settings in which each variant differs from translation.toml."""
 LENT = ", lent"
 """The ending of a variant whose encoder begins with the weights of `words`."""
+EARS = ("subsampling.", "encoder.")
+"""The parts of the recogniser that are lent."""
 NEAR = 0.02
 """Seconds before and after a word that still belong to it: two frames."""
 
@@ -106,8 +108,8 @@ def measured(variant: str, seed: int, digits: Path, out: Path, seconds: float) -
     data = {name: digits / f"{part}{kind}.tsv" for name, part in (("data", "train"), ("valid_data", "valid"))}
     recipe = Recipe(task="transcribe", configuration=CONFIGURATION, data=data)
     run, store = out / f"{variant.replace(', ', '-')}-{seed}-{seconds:g}", out / ("store" + kind)
-    ears = out / f"{WORDS}-{seed}-{seconds:g}" if variant.endswith(LENT) else None
-    spent = recipe.train(VARIANTS[variant], seed, run, store=store, seconds=seconds, ears=ears)
+    ears = Loan(out / f"{WORDS}-{seed}-{seconds:g}", EARS) if variant.endswith(LENT) else None
+    spent = recipe.train(VARIANTS[variant], seed, run, store=store, seconds=seconds, loan=ears)
     transcriber = Transcriber.load(run)
     answers = [one.text for one in transcriber.transcribe([Clip(digits / name) for name in names])]
     if variant == WORDS:

@@ -17,7 +17,9 @@ from foveate.data.store import FeatureStore
 from foveate.data.tokeniser import BOS, EOS, WordTokeniser
 from foveate.decode import BeamConfig, SampleConfig
 from foveate.errors import UsageError
+from foveate.inspect import write_trace
 from foveate.inspect.figure.pixel import photograph
+from foveate.metrics import caption_scores
 from foveate.models import CaptionerConfig, GazeConfig, TransformerSpellerConfig
 from foveate.models.convolution import PictureCNNConfig
 from foveate.models.vit import ViTConfig
@@ -175,6 +177,52 @@ def test_commands_write_captions_and_score_them_against_all_references(
     assert "patches" in (tmp_path / "look.html").read_text()
     said = foveate("caption", run, first, "--sample", "--beam", "3", "--no-tune")
     assert "--sample draws one caption" in said.err
+
+
+@pytest.mark.parametrize("references", [1, 2, "var"])
+def test_pictures_are_scored_against_one_and_several_references(
+    references: int | str, run: Path, table: Path, tmp_path: Path, foveate: Any
+) -> None:
+    lines = [line.split("\t") for line in table.read_text().splitlines()[:8]]
+    chosen = lines if references == 2 else lines[::2] if references == 1 else lines[:-1]
+    test = tmp_path / "test.tsv"
+    test.write_text("".join(f"{table.parent / name}\t{text}\n" for name, text in chosen))
+    said = foveate("evaluate", run, "--data", test, "--save", tmp_path / "out.txt", "--no-tune")
+    assert said.code == 0, said.err
+    assert f"4 pictures with {len(chosen)} captions" in said.err
+    assert f"CIDEr-D|nrefs:{references}|" in said.out
+    captions = (tmp_path / "out.txt").read_text().splitlines()
+    texts: dict[str, list[str]] = {}
+    for name, text in chosen:
+        texts.setdefault(name, []).append(text)
+    expected = [str(score) for score in caption_scores(captions, list(texts.values()))]
+    assert said.out.splitlines() == expected
+
+
+def test_hard_attention_draws_its_places_by_a_seed(
+    run: Path, table: Path, files: list[Path], tmp_path: Path, foveate: Any
+) -> None:
+    hard = describer("cnn", "hard")
+    drawn = [[one.text for one in hard.caption(files * 3, glimpses=seed)] for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    (alone,) = hard.caption(files[2:3], glimpses=1, examples=[6])
+    assert alone.text == drawn[0][6]
+    with pytest.raises(UsageError, match="This model draws no places"):
+        describer("cnn", "soft").caption(files, glimpses=1)
+    said = foveate("caption", run, table.parent / "0.png", "--glimpses", "3", "--no-tune")
+    assert "This model draws no places" in said.err
+
+
+def test_look_draws_the_words_of_a_caption_over_the_picture(
+    run: Path, table: Path, tmp_path: Path, foveate: Any
+) -> None:
+    first, out = table.parent / "0.png", tmp_path / "gaze.svg"
+    kept = write_trace(Describer.load(run).trace(first, "a dark square left"), tmp_path / "kept.trace")
+    said = foveate("look", kept, "--out", out)
+    assert said.code == 0, said.err
+    assert out.read_text().count("<image ") == 5  # the path and four words
+    said = foveate("look", kept, "--out", out, "--scale", "log")
+    assert "--scale is for maps" in said.err
 
 
 def test_a_bad_picture_does_not_end_the_others(run: Path, table: Path, tmp_path: Path, foveate: Any) -> None:

@@ -376,7 +376,8 @@ def test_a_model_begins_with_the_ears_of_a_recogniser(scripts: Callable[[str], M
     ears, model = models
     save_file(dict(ears.state_dict()), tmp_path / "model.safetensors")
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    scripts("measure").lend(tmp_path, model)
+    translation = scripts("translation")
+    translation.Loan(tmp_path, translation.EARS).lend(model)
     shared = {name for name in before if name.startswith(("subsampling.", "encoder."))}
     assert shared < set(before)
     for name, weight in model.state_dict().items():

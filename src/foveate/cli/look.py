@@ -173,7 +173,7 @@ def _of_run(arguments: argparse.Namespace) -> Any:
 def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     """The steps of one query, or an alignment, in the terminal or in a file."""
     from foveate.inspect import alignment, terminal, times, write
-    from foveate.inspect.view import hears
+    from foveate.inspect.view import gazes, hears
 
     if arguments.steps is not None:
         _walk(arguments, sight.trace)
@@ -191,9 +191,24 @@ def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     if arguments.out is None:
         print(terminal(drawn, **screen()))
         return
+    site = _site(arguments, sight.trace)
+    if _pictured(arguments.out) and gazes(sight.trace, site):
+        _draw_gaze(arguments, drawn, sight.trace, site)
+        return
     if arguments.out.lower().endswith(".pharaoh"):
         drawn = drawn.without_specials()
     say(f"Wrote {write(drawn, arguments.out, scale=arguments.scale, dpi=_dpi(arguments))}.")
+
+
+def _draw_gaze(arguments: argparse.Namespace, drawn: "Alignment", trace: "Trace", site: int | str | None) -> None:
+    """A picture once for each word, with the places that it looks at."""
+    from foveate.inspect import write_gaze
+
+    if arguments.scale != "linear":
+        raise UsageError("--scale is for maps, and --out writes where words look. Write the map with --svg or --png.")
+    here = trace.sites[trace.opening[0] if site is None else trace.index(site)]
+    picture = trace.tracks[here.key].picture
+    say(f"Wrote {write_gaze(drawn, arguments.out, picture=picture, dpi=_dpi(arguments))}.")
 
 
 def _draw_times(arguments: argparse.Namespace, trace: "Trace", heard: "TimeAlignment") -> None:

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure import pdf, png, strip, svg, terminal, time_svg, write, write_times
+from foveate.inspect.figure import gaze_svg, pdf, png, strip, svg, terminal, time_svg, write, write_gaze, write_times
 from foveate.inspect.run_report import report
 from foveate.inspect.time_alignment import TimeAlignment
 from foveate.inspect.view import alignment, figure, times
@@ -63,6 +63,7 @@ __all__ = [
     "alignment",
     "compare",
     "figure",
+    "gaze_svg",
     "observe",
     "pdf",
     "png",
@@ -80,6 +81,7 @@ __all__ = [
     "times",
     "widget",
     "write",
+    "write_gaze",
     "write_times",
     "write_trace",
 ]

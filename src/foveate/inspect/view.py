@@ -83,6 +83,14 @@ def hears(trace: "Trace", site: int | str | None = None) -> bool:
     return frames.kind == "frames" and frames.hop is not None and spoken and here.shows != "projected"
 
 
+def gazes(trace: "Trace", site: int | str | None = None) -> bool:
+    """Whether a site, or the one that `trace` opens with, aligns words with the whole grid of a picture."""
+    here = trace.sites[_site(trace, site)]
+    grid, text = trace.tracks[here.key], trace.tracks[here.query]
+    whole = grid.grid is not None and grid.grid[0] * grid.grid[1] == len(grid)
+    return grid.kind == "patches" and whole and text.kind == "tokens" and here.shows != "projected"
+
+
 def figure(
     trace: "Trace",
     *,

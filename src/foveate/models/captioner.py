@@ -10,7 +10,8 @@ from foveate.attention.check import require_positive, require_rates
 from foveate.config.field import setting
 from foveate.data.batch import Batch
 from foveate.models.convolution import PictureCNNConfig
-from foveate.models.gaze import GazeConfig
+from foveate.models.gaze import GazeConfig, GazeDecoder
+from foveate.models.glimpse import Glimpses, draws_places
 from foveate.models.picture_encoder import PictureEncoder
 from foveate.models.picture_family import PictureEncoderConfig
 from foveate.models.seq2seq import Seq2Seq
@@ -124,8 +125,19 @@ class Captioner(Seq2Seq[Any]):
         """The decoder's loss, in nats, summed."""
         return self.decoder.loss(self._grid(source), target, label_smoothing=label_smoothing)
 
-    def start(self, source: Batch | Grid, beam: int = 1) -> Any:
-        return self.decoder.start(self._grid(source), beam)
+    def start(self, source: Batch | Grid, beam: int = 1, *, glimpses: Glimpses | None = None) -> Any:
+        """Read the pictures. `glimpses` are for a decoder whose hard attention has learnt from draws."""
+        grid = self._grid(source)
+        if glimpses is None:
+            return self.decoder.start(grid, beam)
+        if not isinstance(self.decoder, GazeDecoder):
+            raise ValueError("glimpses are drawn by a gaze decoder with hard attention")
+        return self.decoder.start(grid, beam, glimpses=glimpses)
+
+    @property
+    def draws_places(self) -> bool:
+        """Whether the decoder can draw its places while it writes."""
+        return draws_places(getattr(self.decoder, "attention", None))
 
     def step(self, state: Any, token: Int[Tensor, " rows"]) -> tuple[Any, Float[Tensor, "rows vocab"]]:
         return self.decoder.step(state, token)

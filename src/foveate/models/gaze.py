@@ -12,17 +12,19 @@ from foveate.attention.check import require_positive, require_rates, require_rea
 from foveate.attention.mechanism import require_no_segments, shortest
 from foveate.config.field import setting
 from foveate.data.batch import Batch
+from foveate.models.glimpse import Glimpses, draws_places
 from foveate.models.recurrent import (
     Memory,
     RecurrentState,
     attend_step,
+    beam_queries,
     first_weights,
     reinforce_for,
     reinforcement,
     selected_rows,
     with_beam,
 )
-from foveate.models.seq2seq import Seq2Seq
+from foveate.models.seq2seq import Seq2Seq, selected_sentences
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
 from foveate.nn.loss import cross_entropy
@@ -80,7 +82,15 @@ class Gaze(NamedTuple):
     weights: Float[Tensor, "batch step cell"] | None
 
 
-class GazeDecoder(Seq2Seq[RecurrentState]):
+@dataclass(frozen=True, eq=False)
+class GazeState(RecurrentState):
+    """The state between two words, with the draws of hard attention."""
+
+    glimpses: Glimpses | None = None
+    """None: it looks at the place with the largest weight."""
+
+
+class GazeDecoder(Seq2Seq[GazeState]):
     """α_t = softmax_i score(h_{t−1}, a_i);  β_t = σ(w · h_{t−1} + b);  ẑ_t = β_t Σ_i α_ti a_i
     h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t]);  p(y_t | a, y_<t) = softmax(L_o (E y_{t−1} + L_h h_t + L_z ẑ_t))
 
@@ -131,17 +141,20 @@ class GazeDecoder(Seq2Seq[RecurrentState]):
         loss = cross_entropy(logits, predicted, label_smoothing=label_smoothing)
         return loss if weights is None else loss + self.penalty * uneven(weights, source.lengths, target.lengths - 1)
 
-    def start(self, source: Batch, beam: int = 1) -> RecurrentState:
+    def start(self, source: Batch, beam: int = 1, *, glimpses: Glimpses | None = None) -> GazeState:
+        """Read the grids. With `glimpses`, hard attention draws its places. Raises ValueError for other attention."""
+        if glimpses is not None and not draws_places(self.attention):
+            raise ValueError("glimpses are drawn by hard attention that has learnt from draws")
         memory, layer = self._remember(source, 1)
-        previous = first_weights(self.attention, memory)
-        return with_beam(RecurrentState(memory, (layer,), None, 1, 0, previous), beam)
+        state = GazeState(memory, (layer,), None, 1, 0, first_weights(self.attention, memory), glimpses)
+        return with_beam(state, beam)
 
-    def step(
-        self, state: RecurrentState, token: Int[Tensor, " rows"]
-    ) -> tuple[RecurrentState, Float[Tensor, "rows vocab"]]:
+    def step(self, state: GazeState, token: Int[Tensor, " rows"]) -> tuple[GazeState, Float[Tensor, "rows vocab"]]:
         (layer,), previous = state.layers, state.previous
         if self.attention is None:
             context = state.memory.hidden[:, 0].repeat_interleave(state.beam, 0)
+        elif state.glimpses is not None:
+            context, previous = self._drawn(layer[0], state, state.glimpses)
         else:
             context, previous = attend_step(self.attention, layer[0], state)
         embedded = self.target_embedding(token)
@@ -149,8 +162,29 @@ class GazeDecoder(Seq2Seq[RecurrentState]):
         logits = self._logits(embedded, layer[0], context)
         return replace(state, layers=(layer,), time=state.time + 1, previous=previous), logits
 
-    def select(self, state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:
-        return selected_rows(state, rows)
+    def select(self, state: GazeState, rows: Int[Tensor, " new_rows"]) -> GazeState:
+        if state.glimpses is None:
+            return selected_rows(state, rows)
+        sentences = selected_sentences(rows, state.beam, len(state.memory.hidden))
+        glimpses = state.glimpses if sentences is None else state.glimpses.select(sentences)
+        return replace(selected_rows(state, rows), glimpses=glimpses)
+
+    def _drawn(
+        self, query: Float[Tensor, "rows query_dim"], state: GazeState, glimpses: Glimpses
+    ) -> tuple[Float[Tensor, "rows memory_dim"], Float[Tensor, "rows cell"] | None]:
+        """The vectors of places that are drawn, and weights that are 1 there, if the score needs them."""
+        assert self.attention is not None
+        grouped, at, previous = beam_queries(query, state)
+        if previous is not None:
+            at = replace(at, previous=previous[:, None])
+        hidden, normaliser = state.memory.hidden, self.attention.normaliser
+        seen = self.attention.explain(grouped[:, None], hidden[:, None], hidden[:, None], at=at)
+        distribution = normaliser.tile(seen.scores, seen.visible, normaliser.statistic(seen.scores, seen.visible))
+        place = glimpses.places(distribution[:, 0], state.time)
+        context = hidden.take_along_dim(place[..., None], 1).flatten(0, 1)
+        if previous is None:
+            return context, None
+        return context, torch.zeros_like(previous).scatter(-1, place[..., None], 1.0).flatten(0, 1)
 
     def _forced(self, source: Batch, target: Batch, *, weights: bool = False) -> Gaze:
         length = target.ids.shape[1] - 1

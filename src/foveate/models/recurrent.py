@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -54,6 +54,9 @@ class RecurrentState:
     time: int
     previous: Float[Tensor, "rows key"] | None = None
     """The weights of the last step, if the score depends on them."""
+
+
+AnyState = TypeVar("AnyState", bound=RecurrentState)
 
 
 class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
@@ -125,7 +128,7 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
         raise NotImplementedError
 
 
-def with_beam(state: RecurrentState, beam: int) -> RecurrentState:
+def with_beam(state: AnyState, beam: int) -> AnyState:
     """A state with one row per sentence, repeated for `beam` hypotheses of each."""
     if beam == 1:
         return state
@@ -134,7 +137,7 @@ def with_beam(state: RecurrentState, beam: int) -> RecurrentState:
     return replace(_rows(state, rows), beam=beam)
 
 
-def selected_rows(state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:
+def selected_rows(state: AnyState, rows: Int[Tensor, " new_rows"]) -> AnyState:
     """The state of the selected rows, and the memory of their sentences."""
     sentences = selected_sentences(rows, state.beam, len(state.memory.hidden))
     memory = state.memory if sentences is None else state.memory.select(sentences)
@@ -199,13 +202,18 @@ def attend_step(
     attention: Mechanism, query: Float[Tensor, "rows query_dim"], state: RecurrentState
 ) -> tuple[Float[Tensor, "rows key_dim"], Float[Tensor, "rows key"] | None]:
     """`attend` for one decoding step: the hypotheses of a sentence are queries to one memory, which is not copied."""
-    memory = state.memory
-    grouped = query.view(-1, state.beam, query.shape[-1])
+    grouped, at, previous = beam_queries(query, state)
+    context, weights = attend(attention, grouped, state.memory, at, previous)
+    return context.flatten(0, 1), None if weights is None else weights.flatten(0, 1)
+
+
+def beam_queries(
+    query: Float[Tensor, "rows query_dim"], state: RecurrentState
+) -> tuple[Float[Tensor, "sentences beam query_dim"], Positions, Float[Tensor, "sentences beam key"] | None]:
+    """The queries of a sentence's hypotheses side by side, their positions, and the weights of the step before."""
     previous = None if state.previous is None else state.previous.unflatten(0, (-1, state.beam))
     now = torch.full((1, 1, state.beam, 1), state.time, device=query.device)
-    at = replace(memory.at, query=now, aligned=False)
-    context, weights = attend(attention, grouped, memory, at, previous)
-    return context.flatten(0, 1), None if weights is None else weights.flatten(0, 1)
+    return query.view(-1, state.beam, query.shape[-1]), replace(state.memory.at, query=now, aligned=False), previous
 
 
 def reinforce_for(attention: Mechanism | None) -> Reinforce | None:
@@ -235,7 +243,7 @@ def _by_sentence(
     return zip(logits.split(lengths), predicted.split(lengths), strict=True)
 
 
-def _rows(state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:
+def _rows(state: AnyState, rows: Int[Tensor, " new_rows"]) -> AnyState:
     layers = tuple(tuple(part[rows] for part in layer) for layer in state.layers)
     feed, previous = (None if part is None else part[rows] for part in (state.feed, state.previous))
     return replace(state, layers=layers, feed=feed, previous=previous)

@@ -5,7 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import numpy as np
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from foveate.data.batch import PairBatch
 from foveate.data.batching import BatchPlan
@@ -94,8 +97,8 @@ class WritingTask:
     ) -> None:
         self.config, self.rows, self.tokeniser = config, rows, tokeniser
         self.training, self.validation = training, validation
-        self.plan = batch_plan(training, config)
         self.model: Any = config.built(rows, tokeniser)
+        self.plan = batch_plan(training, config, mixed=reads_batch(self.model))
 
     @classmethod
     def prepare(cls: type[Task], config: Any, run: Path) -> tuple[Task, dict[str, TranscriptReport]]:
@@ -234,15 +237,26 @@ def load_writer(
     return Trained(config, rows, tokeniser, model)
 
 
-def batch_plan(data: ParallelData, config: Any) -> BatchPlan:
-    """The order of batches, a function of the seed and the step."""
+def batch_plan(data: ParallelData, config: Any, *, mixed: bool = False) -> BatchPlan:
+    """The order of batches, a function of the seed and the step. `mixed` batches have things and texts of any length,
+    as many as if all were the longest.
+    """
+    lengths: list[Any] = [np.asarray(data.longest), np.asarray(data.target.lengths)]
+    if mixed:
+        lengths = [np.full_like(one, one.max(initial=0)) for one in lengths]
     return BatchPlan(
-        data.longest,
-        data.target.lengths,
+        *lengths,
         max_tokens=config.data.max_tokens,
         seed=config.seed,
         lines=data.lines,
     )
+
+
+def reads_batch(model: nn.Module) -> bool:
+    """Whether a model has batch norm, to which batches of equal lengths would tell the length of a text. It learns to
+    use that, and has to do without it afterwards.
+    """
+    return any(isinstance(part, _BatchNorm) for part in model.modules())
 
 
 def store(

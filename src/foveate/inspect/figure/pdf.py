@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
+from foveate.errors import UsageError
 from foveate.inspect.figure.letter import Face, Run, runs
+from foveate.inspect.figure.pixel import SIGNATURE
 from foveate.inspect.figure.raster import SVG, own_text
 
 _HREF = "href"
@@ -25,6 +27,9 @@ _UNUSED = ("BASE", "GDEF", "GPOS", "GSUB", "MATH", "OS/2", "VORG", "cmap", "gasp
 """Tables of a font that are used for layout only; the page contains the positions of glyphs."""
 _GLYPH = re.compile(r"<(F\d+:\d+)>")
 """A font and the number of a glyph in it. The number in the page is assigned after all letters are known."""
+_RGB, _PALETTE = 2, 3
+_COLOURS = {0: "/DeviceGray", _RGB: "/DeviceRGB", _PALETTE: ""}
+"""PDF's names for the colour types of a PNG."""
 _POINT = 72 / 96
 """Points of a page per pixel of a drawing."""
 
@@ -118,9 +123,11 @@ class _Page:
                 yield f"{_n(red)} {_n(green)} {_n(blue)} {operator}"
         if "stroke" in look:
             yield f"{look.get('stroke-width', '1')} w"
-        if "stroke-opacity" in look:
-            self.veils.setdefault(look["stroke-opacity"], f"V{len(self.veils) + 1}")
-            yield f"/{self.veils[look['stroke-opacity']]} gs"
+        for name, key in (("stroke-opacity", "CA"), ("fill-opacity", "ca")):
+            if name in look:
+                veil = f"/{key} {look[name]}"
+                self.veils.setdefault(veil, f"V{len(self.veils) + 1}")
+                yield f"/{self.veils[veil]} gs"
 
     def _rect(self, element: ElementTree.Element) -> Iterator[str]:
         look = element.attrib
@@ -168,9 +175,9 @@ class _Page:
             at += sum(glyph.advance for glyph in glyphs) * size
 
     def _image(self, look: Mapping[str, str]) -> None:
-        """Embed a PNG with a palette; PDF uses the same compressed rows."""
+        """Embed a PNG; PDF uses the same compressed rows."""
         x, y, width, height = (float(look[name]) for name in ("x", "y", "width", "height"))
-        self.images.append(_indexed(base64.b64decode(look[_HREF].split(",", 1)[1])))
+        self.images.append(_embedded_picture(base64.b64decode(look[_HREF].split(",", 1)[1])))
         place = f"{_n(width)} 0 0 {_n(height)} {_n(x)} {_n(self.size[1] - y - height)} cm"
         self.operators += ["q", place, f"/I{len(self.images)} Do", "Q"]
 
@@ -183,7 +190,7 @@ class _Page:
             data, glyphs_of = _subset(font)
             numbers |= {f"{font.name}:{old}": f"{new:04x}" for old, new in glyphs_of.items()}
             embedded += _embedded(font, data, glyphs_of, first + len(embedded))
-        veils = "".join(f"/{name} << /CA {opacity} >> " for opacity, name in self.veils.items())
+        veils = "".join(f"/{name} << {veil} >> " for veil, name in self.veils.items())
         drawing = _GLYPH.sub(lambda match: f"<{numbers[match[1]]}>", "\n".join(self.operators))
         drawn = "".join(f"/I{at + 1} {first + len(embedded) + at} 0 R " for at in range(len(self.images)))
         width, height = (_n(side * _POINT) for side in self.size)
@@ -296,22 +303,29 @@ def _assembled(objects: list[bytes]) -> bytes:
     return whole + head + table + tail
 
 
-def _indexed(png: bytes) -> bytes:
-    chunks, at = {}, 8
-    while at < len(png):
+def _embedded_picture(png: bytes) -> bytes:
+    """The object of a PNG with 8 bits for each number. Raises UsageError for another picture."""
+    chunks, rows, at = dict[bytes, bytes](), b"", 8
+    while png.startswith(SIGNATURE) and at < len(png):
         (length,) = struct.unpack(">I", png[at : at + 4])
-        chunks[png[at + 4 : at + 8]] = png[at + 8 : at + 8 + length]
-        at += 12 + length
-    width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
-    palette = chunks[b"PLTE"]
-    clear = len(chunks[b"tRNS"]) - 1 if b"tRNS" in chunks else None
+        kind, content = png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
+        chunks[kind], rows, at = content, rows + (content if kind == b"IDAT" else b""), at + 12 + length
+    width, height, bits, colour, _, _, interlaced = struct.unpack(">IIBBBBB", chunks.get(b"IHDR", bytes(13)))
+    if bits != 8 or colour not in _COLOURS or interlaced:
+        raise UsageError("A PDF takes the picture of a PNG with 8 bits a colour. Write an .svg or a .png instead.")
+    space, mask = _COLOURS[colour], ""
+    if colour == _PALETTE:
+        palette = chunks[b"PLTE"]
+        space = f"[/Indexed /DeviceRGB {len(palette) // 3 - 1} <{palette.hex()}>]"
+        mask = f"/Mask [{len(chunks[b'tRNS']) - 1} {len(chunks[b'tRNS']) - 1}] " if b"tRNS" in chunks else ""
+    numbers = 3 if colour == _RGB else 1
     head = (
         f"<< /Type /XObject /Subtype /Image /Width {width} /Height {height} /BitsPerComponent 8 /ColorSpace "
-        f"[/Indexed /DeviceRGB {len(palette) // 3 - 1} <{palette.hex()}>] /Filter /FlateDecode "
-        f"/DecodeParms << /Predictor 15 /Colors 1 /BitsPerComponent 8 /Columns {width} >> "
-        f"{'' if clear is None else f'/Mask [{clear} {clear}] '}/Length {len(chunks[b'IDAT'])} >>\nstream\n"
+        f"{space} /Filter /FlateDecode "
+        f"/DecodeParms << /Predictor 15 /Colors {numbers} /BitsPerComponent 8 /Columns {width} >> "
+        f"{mask}/Length {len(rows)} >>\nstream\n"
     )
-    return head.encode() + chunks[b"IDAT"] + b"\nendstream"
+    return head.encode() + rows + b"\nendstream"
 
 
 def _placed(look: Mapping[str, str]) -> tuple[float, float, float]:

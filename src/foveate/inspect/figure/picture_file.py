@@ -1,10 +1,11 @@
-"""Writes alignments and times to files in the format of the file's name."""
+"""Writes alignments, gazes and times to files in the format of the file's name."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.figure.gaze_figure import gaze_svg
 from foveate.inspect.figure.pdf import pdf
 from foveate.inspect.figure.raster import DPI, png, rasterised
 from foveate.inspect.figure.scale import Scale
@@ -86,13 +87,32 @@ def write_times(
         content = (strip(alignment) + "\n").encode()
     else:
         drawing = time_svg(alignment, sound=sound, picture=picture, title=title)
-        details = {"Title": title or alignment.name}
-        content = (
-            drawing.encode()
-            if ending == ".svg"
-            else (pdf(drawing.encode()) if ending == ".pdf" else rasterised(drawing, dpi=dpi, details=details))
-        )
+        content = _drawn(drawing, path, title or alignment.name, dpi)
     written(path, content, "times")
+    return path
+
+
+GAZES = (".svg", ".pdf", ".png")
+"""The endings of a gaze; alignments are written by the others of `KINDS`."""
+
+
+def write_gaze(
+    alignment: Alignment,
+    path: str | Path,
+    *,
+    picture: "Picture | None" = None,
+    title: str | None = None,
+    dpi: int | float = DPI,
+) -> Path:
+    """Write where each word of a caption looks as `.svg`, `.pdf` or `.png`, by the file's ending. See `gaze_svg`.
+
+    Raises `UsageError` for another ending, for an alignment that `gaze_svg` refuses, and for a picture that a PDF does
+    not take; `DataError` if the file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in GAZES:
+        raise UsageError(f"{path}: a gaze is written as {', '.join(GAZES)}.")
+    written(path, _drawn(gaze_svg(alignment, picture=picture, title=title), path, title or "Gaze", dpi), "gaze")
     return path
 
 
@@ -104,6 +124,17 @@ def written(path: Path, content: bytes, what: str) -> None:
         raise DataError(
             f"{path}: cannot write the {what}: {error.strerror}. Choose a folder that exists and is yours."
         ) from error
+
+
+def _drawn(drawing: str, path: Path, title: str, dpi: int | float) -> bytes:
+    """A drawing in the format of the ending: .svg, .pdf or .png."""
+    match path.suffix.lower():
+        case ".svg":
+            return drawing.encode()
+        case ".pdf":
+            return pdf(drawing.encode())
+        case _:
+            return rasterised(drawing, dpi=dpi, details={"Title": title})
 
 
 def _content(alignment: Alignment, path: Path, look: dict[str, Any], dpi: int | float) -> bytes:

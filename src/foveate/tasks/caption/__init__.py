@@ -12,6 +12,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sample", action="store_true", help="draw the words of the caption; --set seed=3 draws other words"
     )
+    parser.add_argument(
+        "--glimpses",
+        type=int,
+        metavar="SEED",
+        help="draw the places that hard attention looks at, as in training; by default those with the largest weights",
+    )
     decode_arguments(parser)
 
 

@@ -169,7 +169,8 @@ class CaptionSide(WritingSide):
         config = decode_config(describer.config, arguments)
         names = (name.strip() for chunk in chunks(arguments.inputs) for name in chunk if name.strip())
         answers = Intake(arguments.command, names, describer.rows.things).numbered(
-            lambda some, numbers: describer.caption(some, config=config, examples=numbers), together=TOGETHER
+            lambda some, numbers: describer.caption(some, config=config, examples=numbers, glimpses=arguments.glimpses),
+            together=TOGETHER,
         )
         for number, (_, caption) in enumerate(answers, start=1):
             if caption is None:

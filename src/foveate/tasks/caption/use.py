@@ -14,11 +14,13 @@ from foveate.data.row import Row
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, Tokeniser
 from foveate.data.transcript import TextConfig
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size, decode
+from foveate.decode.random_number import uniform
 from foveate.errors import UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.trace import Pedigree
 from foveate.inspect.value import observed
 from foveate.models import Captioner
+from foveate.models.glimpse import Glimpses
 from foveate.tasks.caption.task import CaptionConfig
 from foveate.tasks.text_writing import Writer, load_writer
 
@@ -77,17 +79,24 @@ class Describer(Writer):
         return cls(model, rows, tokeniser, config.decode, form=config.text, max_text=config.longest_text)._of(run)
 
     def caption(
-        self, things: Sequence[Any], *, config: DecodeConfig | None = None, examples: Sequence[int] | None = None
+        self,
+        things: Sequence[Any],
+        *,
+        config: DecodeConfig | None = None,
+        examples: Sequence[int] | None = None,
+        glimpses: int | None = None,
     ) -> list[Caption]:
         """The captions of several pictures: paths, or the `rows.things(path)` of a file.
 
-        `examples` numbers the pictures for the noise of sampling, by default from 0. Raises DataError for a picture
-        that the model cannot read.
+        `examples` numbers the pictures for the noise of sampling, by default from 0. `glimpses` is a seed by which hard
+        attention draws each place from its weights (Xu et al. 2015, equation 8), as in training; by default it looks at
+        the place with the largest weight. Raises DataError for a picture that the model cannot read, UsageError for
+        glimpses of a model without such an attention.
         """
         if isinstance(things, str | Path) or not isinstance(things, Sequence):
             raise TypeError(f"`caption` takes a list of pictures, not {type(things).__name__}: [{str(things)!r:.60}].")
         rows, names = [self.row(thing) for thing in things], [str(thing) for thing in things]
-        return self.of_rows(rows, names, config=config, examples=examples)
+        return self.of_rows(rows, names, config=config, examples=examples, glimpses=glimpses)
 
     @torch.inference_mode()
     def of_rows(
@@ -97,20 +106,28 @@ class Describer(Writer):
         *,
         config: DecodeConfig | None = None,
         examples: Sequence[int] | None = None,
+        glimpses: int | None = None,
     ) -> list[Caption]:
-        """The captions of rows of patches, with their names; `examples` as for `caption`."""
+        """The captions of rows of patches, with their names; `examples` and `glimpses` as for `caption`."""
+        if glimpses is not None and not self.model.draws_places:
+            raise UsageError(
+                "This model draws no places. Glimpses are of hard attention that has learnt from draws: train with "
+                'model.decoder.attention.normaliser = { kind = "hard", mode = "sample" }.'
+            )
         config = self.config if config is None else config
         numbers = range(len(rows)) if examples is None else examples
         captions: dict[int, Caption] = {}
         for group in groups([len(row) for row in rows], BUDGET):
             grid = self.model.encode(Batch.of([rows[index] for index in group]))
+            here = [numbers[index] for index in group]
+            drawn = None if glimpses is None else drawn_glimpses(glimpses, here)
             answers = decode(
                 self.model,
-                self.model.start(grid, beam_size(config)),
+                self.model.start(grid, beam_size(config), glimpses=drawn),
                 sentences=len(group),
                 config=config,
                 max_length=min(config.max_length, max(self.max_text - 1, 1)),
-                examples=[numbers[index] for index in group],
+                examples=here,
             )
             for index, hypotheses in zip(group, answers, strict=True):
                 texts = tuple(self.tokeniser.decode(one.tokens) for one in hypotheses)
@@ -153,3 +170,8 @@ class Describer(Writer):
             places = tuple(f"{row},{column}" for row in range(grid[0]) for column in range(grid[1]))
             settings |= {"grid": grid, "labels": places}
         return settings
+
+
+def drawn_glimpses(seed: int, examples: Sequence[int]) -> Glimpses:
+    """Draws for these examples. Their noise differs from that of drawn words with the same seed."""
+    return Glimpses(lambda numbers, step: uniform(-1 - seed, numbers, step), torch.tensor(list(examples)))

@@ -1,0 +1,169 @@
+"""Draws where each word of a caption looks: the picture once a word, and the path from place to place."""
+
+import base64
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby, pairwise
+from math import ceil
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from foveate.errors import UsageError
+from foveate.inspect.alignment import SPECIAL, Alignment
+from foveate.inspect.caption import fit, printable
+from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
+from foveate.inspect.figure.svg_layout import CAPTION, GAP, LABEL, PAD, TITLE, Pixels
+from foveate.inspect.figure.vector import FONTS, text_element
+
+if TYPE_CHECKING:  # pictures of alignments do not need torch
+    from foveate.inspect.trace.media import Picture
+
+SIDE, ACROSS = 132, 5
+"""The longer side of a panel in pixels, and the panels of a line."""
+FOG = 0.82
+"""The opacity of the paper over a place without weight."""
+LETTERS = 18
+"""The most characters of a word below its panel."""
+
+
+class _Panel(NamedTuple):
+    """The corner and size of a panel in pixels, and the rows and columns of its places."""
+
+    left: Pixels
+    top: Pixels
+    wide: Pixels
+    high: Pixels
+    grid: tuple[int, int]
+
+    def frame(self, place: int | None = None) -> str:
+        """The attributes of a place's rectangle, or of the whole panel's."""
+        if place is None:
+            return _frame(self.left, self.top, self.wide, self.high)
+        (row, column), (wide, high) = divmod(place, self.grid[1]), self.cell
+        return _frame(self.left + column * wide, self.top + row * high, wide, high)
+
+    def middle(self, place: int) -> tuple[Pixels, Pixels]:
+        (row, column), (wide, high) = divmod(place, self.grid[1]), self.cell
+        return self.left + (column + 0.5) * wide, self.top + (row + 0.5) * high
+
+    @property
+    def cell(self) -> tuple[Pixels, Pixels]:
+        return self.wide / self.grid[1], self.high / self.grid[0]
+
+
+def gaze_svg(
+    alignment: Alignment,
+    *,
+    picture: "Picture | None" = None,
+    title: str | None = None,
+    theme: Literal["light", "dark", "auto"] = "light",
+) -> str:
+    """Where each word of a caption looks, as an SVG document.
+
+    The first panel has the path: a line through the places with the largest weights, in the order of the words, whose
+    numbers stand at the places. Of hard attention, these are its glimpses. Then each word has a panel, in which fog
+    lies over a place, the thicker the smaller its weight in comparison with the largest, whose place has a frame.
+    Begin and end of the text have no panel, and the path does not contain them.
+
+    Raises `UsageError` for an alignment whose source is not a whole grid of places, and for one without words.
+
+    >>> table = Alignment.of(["0,0", "0,1"], ["a", "dog"], [[0.9, 0.1], [0.2, 0.8]], grid=(1, 2))
+    >>> "a: row 0, column 0; dog: row 0, column 1" in gaze_svg(table)
+    True
+    """
+    if alignment.grid is None or alignment.grid[0] * alignment.grid[1] != len(alignment.source):
+        raise UsageError("A gaze lies on a picture, and the source of this alignment is not a whole grid of places.")
+    grid = alignment.grid
+    words = [number for number, label in enumerate(alignment.target) if label not in SPECIAL]
+    if not words:
+        raise UsageError("There is no word that looks at the picture.")
+    labels = [printable(alignment.target[number]).strip("▁␣") for number in words]
+    weights = np.nan_to_num(alignment.weights[words])
+    places = weights.argmax(1).tolist()
+    ratio = picture.size[1] / picture.size[0] if picture is not None else grid[0] / grid[1]
+    wide, high = (SIDE, SIDE * ratio) if ratio <= 1 else (SIDE / ratio, SIDE)
+    paint: Paint = Classed() if theme == "auto" else Fixed(theme)
+    heading = printable(title if title is not None else " ".join(labels))
+    parts = [text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), _font(TITLE, bold=True))]
+    first, below = PAD + TITLE + 12, high + LABEL + 2 * GAP
+    for number in range(len(words) + 1):
+        line, column = divmod(number, ACROSS)
+        panel = _Panel(PAD + column * (wide + GAP), first + line * below, wide, high, grid)
+        parts += _photograph(panel, picture, paint)
+        caption = labels[number - 1] if number else "path"
+        parts += _fog(panel, weights[number - 1], paint) if number else _path(panel, places, paint)
+        ink = paint.ink("text" if number else "quiet")
+        baseline = panel.top + high + LABEL + GAP / 2
+        name = f"{number} {fit(caption, LETTERS)}" if number else caption
+        parts.append(text_element(panel.left + wide / 2, baseline, name, "centre", ink, _font(LABEL)))
+    across = min(len(words) + 1, ACROSS)
+    whole = ceil(2 * PAD + across * (wide + GAP) - GAP), ceil(first + ceil((len(words) + 1) / ACROSS) * below + GAP)
+    spoken = "; ".join(
+        f"{label}: row {place // grid[1]}, column {place % grid[1]}"
+        for label, place in zip(labels, places, strict=True)
+    )
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole[0]}" height="{whole[1]}" '
+        f'viewBox="0 0 {whole[0]} {whole[1]}" role="img" aria-label="{escape(f"{heading}. {spoken}")}" '
+        f'font-family="{escape(FONTS)}">'
+    )
+    style = [f"<style>{stylesheet()}</style>"] if theme == "auto" else []
+    ground = f'<rect width="100%" height="100%" {paint.ink("paper")}/>'
+    return "\n".join([head, *style, ground, *parts, "</svg>"]) + "\n"
+
+
+def _photograph(panel: _Panel, picture: "Picture | None", paint: Paint) -> Iterator[str]:
+    if picture is None:
+        yield f"<rect {panel.frame()} {paint.ink('hidden')}/>"
+        return
+    pixels = base64.b64encode(picture.data).decode("ascii")
+    yield f'<image {panel.frame()} preserveAspectRatio="none" href="data:{picture.media};base64,{pixels}"/>'
+
+
+def _fog(panel: _Panel, weights: np.ndarray, paint: Paint) -> Iterator[str]:
+    largest = float(weights.max())
+    for place, weight in enumerate(weights.tolist()):
+        opacity = FOG * (1 - weight / largest) if largest else FOG
+        hint = f"<title>{weight:.3f}</title>"
+        yield f'<rect {panel.frame(place)} {paint.ink("paper")} fill-opacity="{opacity:.2f}">{hint}</rect>'
+    if largest:
+        yield f'<rect {panel.frame(int(weights.argmax()))} fill="none" stroke-width="2" {paint.ink("link")}/>'
+
+
+def _path(panel: _Panel, places: Sequence[int], paint: Paint) -> Iterator[str]:
+    """A line through the places, and at each place the numbers of its words."""
+    yield f'<rect {panel.frame()} {paint.ink("paper")} fill-opacity="0.4"/>'
+    points = [panel.middle(place) for place in places]
+    for (x, y), (u, v) in pairwise(points):
+        if (x, y) != (u, v):
+            line = f"M{_n(x)} {_n(y)}L{_n(u)} {_n(v)}"
+            yield f'<path d="{line}" fill="none" stroke-width="1.5" {paint.ink("link")}/>'
+    for place in dict.fromkeys(places):
+        x, y = panel.middle(place)
+        numbers = _runs([number for number, other in enumerate(places, start=1) if other == place])
+        wide = max(CAPTION * 0.62 * len(numbers) + 4, CAPTION + 4)
+        yield f"<rect {_frame(x - wide / 2, y - CAPTION / 2 - 2, wide, CAPTION + 4)} {paint.ink('paper')}/>"
+        yield text_element(x, y + CAPTION * 0.36, numbers, "centre", paint.ink("text"), _font(CAPTION))
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """
+    >>> _runs([1, 2, 3, 6, 8, 9])
+    '1–3 6 8–9'
+    """
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0])]
+    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+def _frame(x: Pixels, y: Pixels, wide: Pixels, high: Pixels) -> str:
+    return f'x="{_n(x)}" y="{_n(y)}" width="{_n(wide)}" height="{_n(high)}"'
+
+
+def _font(size: int, *, bold: bool = False) -> str:
+    return f'font-size="{size}"' + (' font-weight="600"' if bold else "")
+
+
+def _n(value: Pixels) -> str:
+    """A coordinate in tenths of a pixel, without `.0`."""
+    return f"{round(value, 1) + 0.0:g}"
