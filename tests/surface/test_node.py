@@ -1,6 +1,7 @@
 """From tables of edges and nodes to the classes of nodes, the weights of edges, and refusals in words."""
 
 import json
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,22 @@ def test_features_are_matched_by_name(run: Path, data: tuple[Path, Path], tmp_pa
     assert other.classify(["n5"])[0].probabilities == pytest.approx(classifier.classify(["n5"])[0].probabilities)
     with pytest.raises(DataError, match="has nodes with 3 features, and the model was trained on 7"):
         classifier.over(Graph(features=np.ones((2, 3)), edges=np.array([[0], [1]])))
+
+
+def test_the_example_trains_models_and_keeps_their_figures(
+    data: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_graph(read_graph_tables(*data), tmp_path / "places.npz")
+    program = runpy.run_path(str(Path(__file__).parents[2] / "examples/graphs/nodes.py"))
+    words = ["--model", "GAT", "--model", "GCN", "--seeds", "0,1", "--set", "train.steps=5"]
+    results = ["--results", str(tmp_path / "results.json")]
+    for _ in range(2):  # a second time in the place of the first
+        assert program["main"]([str(tmp_path / "places.npz"), str(tmp_path / "runs"), *words, *results]) == 0
+    rows = json.loads((tmp_path / "results.json").read_text())
+    assert [(row["model"], row["seed"]) for row in rows] == [
+        (f"{model}, train.steps=5", seed) for model in ("GAT", "GCN") for seed in (0, 1)
+    ]
+    assert "2 seeds" in capsys.readouterr().out.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
