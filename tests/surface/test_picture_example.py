@@ -3,11 +3,13 @@
 import gzip
 import importlib.util
 import itertools
+import json
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 
 from foveate.data.image_file import read_pixels
 
@@ -88,3 +90,39 @@ def test_the_same_seed_makes_the_same_scenes_and_missing_photographs_name_their_
     )
     with pytest.raises(SystemExit, match="apt install dataset-fashion-mnist"):
         scenes.read(tmp_path, "train")
+
+
+def test_captioners_are_compared_by_what_they_name_and_where_they_look(
+    photographs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out, results = tmp_path / "scenes", tmp_path / "results.json"
+    sizes = ["--train", "40", "--valid", "4", "--test", "6"]
+    load("scenes").main([str(out), "--photographs", str(photographs), *sizes])
+    captions = load("captions")
+    variants = [text for name in ("soft", "hard", "mean") for text in ("--variant", name)]
+    command = [str(out), "--out", str(tmp_path / "runs"), "--seconds", "0.4", "--results", str(results)]
+    assert captions.main([*command, *variants]) == 0
+    table = json.loads(results.read_text())["scenes, 0.4 s"]
+    assert list(table) == ["soft", "hard", "mean"]
+    assert all(0 <= row["0"]["nouns right"] <= 100 for row in table.values())
+    assert {"pointing", "mass", "misread", "misplaced"} <= set(table["soft"]["0"])
+    assert "nouns right, drawn" in table["hard"]["0"]
+    assert "pointing" not in table["mean"]["0"]
+
+
+def test_looks_are_counted_within_the_boxes_of_articles() -> None:
+    captions = load("captions")
+    coat, bag = captions.Article("coat", 0, 0, 28, 28), captions.Article("bag", 34, 2, 62, 30)
+    look = torch.zeros(5, 4, 4)  # words, rows, columns of places of 16 x 16 pixels
+    look[1, 0, 0], look[1, 3, 3] = 0.75, 0.25  # coat, within its box but for a quarter
+    look[4, 0, 1] = 1.0  # the last noun looks at the coat
+    texts = ["a coat above a bag", "a coat above a dress", "a coat"]
+    figures = captions.glances(texts, [[coat, bag]] * 3, [look, look, look])
+    assert figures == {
+        "nouns right": pytest.approx(100 * 4 / 6),
+        "pointing": 75,
+        "mass": pytest.approx(100 * 3 * 0.75 / 4),
+        "misread": 0,
+        "misplaced": 100,
+    }
+    assert captions.glances(texts, [[coat, bag]] * 3, None) == {"nouns right": pytest.approx(100 * 4 / 6)}
