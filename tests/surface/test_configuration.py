@@ -26,6 +26,7 @@ MODELS = {
     "speak": lambda config: config.model.build(100, 80),
     "caption": lambda config: config.model.build(Patches(size=8, channels=1, grid=(8, 8)), 100),
     "node": lambda config: NodeModel(config.model.build(100, 7)),
+    "molecule": lambda config: config.model.build(53, 1, edge_dim=9),
 }
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.toml"))
@@ -104,6 +105,7 @@ def test_a_plan_is_for_any_task(foveate: Any, task: str, tmp_path: Path) -> None
         "speak": "1 text of 30 tokens with 300 frames",
         "caption": "7 pictures of 64 patches and 12 tokens",
         "node": "2,000 nodes with 15,956 edges",
+        "molecule": "30 molecules of 20 atoms",
     }
     assert f"a batch: {expected.get(task, '4 rows of 128 tokens')}" in said.out
 

@@ -26,6 +26,7 @@ TEXTS = {
     "speak": ("--data", "one.wav\tab ba\n"),
     "caption": ("--data", "one.png\tab ba\ntwo.png\tba\n"),
     "node": ("--edges", ""),
+    "molecule": ("--data", "CCO\t-1.5\nc1ccccc1\t2\n"),
 }
 MODELS = {
     "translate": ("model.hidden_dim=4", "model.embedding_dim=4", "model.maxout_dim=4"),
@@ -37,6 +38,7 @@ MODELS = {
     "speak": ("model.hidden_dim=4", "model.embedding_dim=4", "model.encoder.hidden_dim=4", "data.max_length=60"),
     "caption": ("model.encoder.channels=[4,4]", "model.decoder.hidden_dim=4"),
     "node": ("model.num_heads=2", "model.head_dim=2"),
+    "molecule": ("model.encoder.num_layers=1", "model.hidden_dim=8"),
 }
 CALLS = {
     "translate": ("RUN", "ab"),
@@ -80,7 +82,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> dict[str, Pa
 def written(task: str, path: Path, text: str) -> Path:
     """The data of a task: text, or a graph."""
     if task != "node":
-        path.write_text(text)
+        path.write_text("smiles\ty\n" * (task == "molecule") + text)
         return path
     ring = np.array([range(20), [*range(1, 20), 0]])
     graph = Graph(features=np.eye(20, 4), edges=ring, labels=np.arange(20) % 2, classes=("even", "odd"))

@@ -24,6 +24,7 @@ examples:
   foveate train transcribe --data clips.tsv --valid-data other-voices.tsv --out asr/ --size medium
   foveate train speak --data clips.tsv --out voice/
   foveate train caption --data captions.tsv --out captions/
+  foveate train molecule --data solubility.csv --out solubility/
 
 Without a TOML file, sizes are chosen for the data and this machine, and the choice is explained: --size small takes
 about 10 minutes, medium an hour, large a night. Ctrl-C saves the run; `foveate resume` continues it.

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from foveate.data.graph import Graph
 from foveate.errors import DataError, SetupError
+from foveate.suggestion import counted
 
 ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B", "Si", "Se", "Na", "K", "Li", "Ca", "Mg", "Zn", "H")
 HYBRIDISATIONS = ("S", "SP", "SP2", "SP3", "SP3D", "SP3D2")
@@ -86,6 +87,24 @@ def drawing_places(smiles: str) -> Float[np.ndarray, "atoms 2"]:
     rdDepictor.Compute2DCoords(molecule)
     places: Float[np.ndarray, "atoms 2"] = np.array(molecule.GetConformer().GetPositions()[:, :2], np.float32)
     return places
+
+
+def atom_note(features: Float[np.ndarray, " atom_width"]) -> str:
+    """The features of an atom in words.
+
+    >>> [atom_note(row) for row in read_molecule("Oc1ccccc1").graph.features[:2]]
+    ['O, 1 hydrogen', 'C, aromatic, in a ring']
+    """
+    elements, hydrogens = features[: len(ELEMENTS)], features[HYDROGENS : HYDROGENS + 5]
+    aromatic, ring = features[-len(RINGS) - 2 : -len(RINGS)]
+    count = int(hydrogens.argmax())
+    parts = [
+        ELEMENTS[int(elements.argmax())] if elements.any() else "another element",
+        *([counted(count, "hydrogen")] if count else []),
+        *(["aromatic"] if aromatic else []),
+        *(["in a ring"] if ring else []),
+    ]
+    return ", ".join(parts)
 
 
 def _chemistry() -> Any:
@@ -172,6 +191,8 @@ def _name(atom: Any) -> str:
     return f"{atom.GetSymbol()}{size}{'' if not charge else '+' if charge > 0 else '−'}"
 
 
+HYDROGENS = len(ELEMENTS) + 1 + 7 + 6
+"""The place of the first feature that counts hydrogens."""
 ATOM_WIDTH = len(ELEMENTS) + 1 + 7 + 6 + 6 + len(HYBRIDISATIONS) + 1 + 2 + len(RINGS)
 """The number of features of an atom."""
 BOND_WIDTH = len(BONDS) + 1 + 2 + len(STEREO)

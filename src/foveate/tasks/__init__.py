@@ -12,6 +12,7 @@ from foveate.tasks import (
     classify,
     language_model,
     masked_language_model,
+    molecule,
     node,
     speak,
     tag,
@@ -25,7 +26,18 @@ if TYPE_CHECKING:
 
 TASKS: dict[str, Entry] = {
     room.TASK.name: room.TASK
-    for room in (translate, language_model, masked_language_model, tag, classify, transcribe, speak, caption, node)
+    for room in (
+        translate,
+        language_model,
+        masked_language_model,
+        tag,
+        classify,
+        transcribe,
+        speak,
+        caption,
+        node,
+        molecule,
+    )
 }
 """All tasks by their names, which runs keep in `config.json`."""
 

@@ -15,9 +15,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 PREDICT = Verb(
     name="predict",
-    summary="predict what a graph does not say: the classes of its nodes",
-    input="names of nodes; by default all nodes",
-    placeholder="NODE",
+    summary="predict what graphs do not say: classes of nodes, properties of molecules",
+    input="names of nodes, by default all; or molecules as SMILES, or files of them (.csv, .tsv, or lines), by "
+    "default the lines of standard input",
+    placeholder="NODE|SMILES",
     options=options,
     epilog="""
 examples:
@@ -25,8 +26,12 @@ examples:
   foveate predict papers/ > classes.tsv
   foveate predict papers/ 31336 --probabilities
   foveate predict papers/ --edges new-edges.tsv --nodes new-nodes.tsv
+  foveate predict solubility/ CCO "c1ccccc1O"
+  foveate predict solubility/ molecules.csv > properties.tsv
 
 Prints one line for each node, tab-separated: its name, its class and the probability of the class; with --probabilities
 the name, and all classes, each preceded by its probability. A first line names the columns where no nodes are named.
+One line for each molecule: its SMILES and its properties, numbers or the probability of class 1; a first line names the
+columns unless all molecules are arguments. A line is empty for SMILES that cannot be read.
 """,
 )
