@@ -1,7 +1,7 @@
-"""Trains models that predict how well molecules dissolve, on random and scaffold splits, and compares them with forests.
+"""Trains models that predict how well molecules dissolve, on random and scaffold splits, beside random forests.
 
-    python examples/graphs/molecules.py esol.csv runs/ --target "measured log solubility in mols per litre" --seeds 0,1,2
-    python examples/graphs/molecules.py esol.csv runs/ --target … --forests            needs scikit-learn
+    python examples/graphs/molecules.py esol.csv runs/ --target "measured log solubility in mols per litre"
+    python examples/graphs/molecules.py esol.csv runs/ --target … --forests --seeds 0,1,2      needs scikit-learn
     python examples/graphs/molecules.py esol.csv runs/ --target … --removal runs/graph-transformer-random-0
 
 Each seed has its own random split, 80 % for training, 10 % for validation and 10 % for the test, and all models of a
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of training ({STEPS})")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="change a setting of every model")
     parser.add_argument("--forests", action="store_true", help="random forests in place of our models")
-    parser.add_argument("--removal", type=Path, metavar="RUN", help="which groups decide in a run, by its test molecules")
+    parser.add_argument("--removal", type=Path, metavar="RUN", help="which groups decide in a run")
     parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (molecules.json)")
     arguments = parser.parse_args(argv)
     if arguments.removal:
@@ -137,7 +137,7 @@ def errors(predicted: np.ndarray, right: np.ndarray) -> dict[str, float]:
 
 
 def forests(task: Any, table: Any, seed: int) -> dict[str, dict[str, Any]]:
-    """Random forests of 500 trees on RDKit's descriptors and on Morgan fingerprints, with validation molecules unused."""
+    """Random forests of 500 trees on RDKit's descriptors and on Morgan fingerprints; validation is not used."""
     from rdkit import Chem
     from rdkit.Chem import Descriptors, rdFingerprintGenerator
     from sklearn.ensemble import RandomForestRegressor

@@ -47,6 +47,10 @@ FILES = {
     "texts.tsv": TEXTS,
     "shakespeare.txt": PLAY,
     "unseen.txt": PLAY[:4],
+    "solubility.csv": [
+        "smiles,logS",
+        *(f"{'C' * side}1{'C' * ring}C1,{-ring}" for side in (1, 2) for ring in range(1, 11)),
+    ],
     "edges.tsv": [f"n{node}\tn{node + 2}" for node in range(28)],
     "nodes.tsv": ["name\tlabel\twords", *(f"n{node}\t{'ab'[node % 2]}\tword{node % 2} x" for node in range(30))],
 }
@@ -110,6 +114,7 @@ TINY = {
     "speak": " --set model.hidden_dim=16",
     "caption": " --set model.decoder.hidden_dim=16",
     "node": " --set model.num_heads=2",
+    "molecule": " --set model.encoder.num_layers=1",
     "language_model": " --set model.block.model_dim=32",
     "masked_language_model": " --set model.block.model_dim=32",
 }

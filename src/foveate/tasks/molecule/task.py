@@ -32,6 +32,8 @@ from foveate.tasks.molecule.property_target import TARGETS, Predicts, Targets, r
 from foveate.tasks.run_model import require_digests, require_seed, seeded, within_run
 
 PARTS = ("train", "valid", "test")
+TOGETHER = 64
+"""Molecules of a batch without training."""
 VALIDATED = ("loss", "rmse", "mae", "roc_auc")
 """The figures of `validate`, by which the best checkpoint can be chosen."""
 
@@ -209,7 +211,11 @@ class MoleculeTask:
         """The metrics that `validate` does not give with these data, each with the reason."""
         if self.targets.predicts == "numbers":
             return {"roc_auc": "the targets are numbers, not classes"}
-        return dict.fromkeys(("rmse", "mae"), "the targets are classes, not numbers")
+        unmeasured = dict.fromkeys(("rmse", "mae"), "the targets are classes, not numbers")
+        values = self.validation.values
+        if not ((values == 0).any(0) & (values == 1).any(0)).any():
+            unmeasured["roc_auc"] = "no target has both classes among the molecules for validation"
+        return unmeasured
 
     @property
     def steps_per_epoch(self) -> int:
@@ -246,8 +252,11 @@ class MoleculeTask:
         """The loss per known target, and the scores in the units of the data: means over the targets."""
         outputs = run_model(self.model, self.validation.molecules, self.config)
         loss = self._loss(outputs, self.targets.standardised(self.validation.values))
-        scores = property_scores(self.targets.answers(outputs), self.validation.values, self.targets.predicts)
-        return {"loss": float(loss.total) / loss.count, **scores}
+        figures = {"loss": float(loss.total) / loss.count}
+        if len(self.unmeasured) == len(VALIDATED) - 1:
+            return figures
+        answers = self.targets.answers(outputs)
+        return {**figures, **property_scores(answers, self.validation.values, self.targets.predicts)}
 
     def describe(self, batch: MoleculeBatch) -> str:
         """The lines of the table that a batch is made of."""
@@ -265,10 +274,6 @@ def run_model(
     back = torch.empty_like(outputs)
     back[order] = outputs
     return back
-
-
-TOGETHER = 64
-"""Molecules of a batch without training."""
 
 
 def plan_of(table: MoleculeTable, config: MoleculeConfig) -> BatchPlan:
