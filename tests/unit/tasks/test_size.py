@@ -33,7 +33,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chain = np.array([range(29_999), range(1, 30_000)])
     graph = Graph(features=np.ones((30_000, 9)), edges=chain, labels=np.arange(30_000) % 3, classes=("a", "b", "c"))
     write_graph(graph, folder / "graph.npz")
-    (folder / "molecules.csv").write_text("smiles,y\n" + "".join(f"{'C' * (n % 30 + 1)},{n}\n" for n in range(3_000)))
+    (folder / "molecules.csv").write_text("smiles,y\n" + "".join(f"{'C' * (n % 30 + 1)},{n}\n" for n in range(100)))
     lengths = np.full(len(words), 40)
     np.savez(folder / "vectors.npz", inputs=np.eye(lengths.sum(), 2), lengths=lengths, labels=np.array(words))
     return folder

@@ -21,7 +21,7 @@ Predicts = Literal["numbers", "classes"]
 
 @dataclass(frozen=True, kw_only=True)
 class Targets:
-    """What a model predicts."""
+    """The properties that a model predicts."""
 
     names: tuple[str, ...]
     predicts: Predicts
