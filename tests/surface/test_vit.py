@@ -70,6 +70,10 @@ def test_an_encoder_of_pictures_is_trained_resumed_looked_at_planned_and_exporte
     assert len(track.labels) == grid[0] * grid[1] + (kind == "vit")
     assert (track.labels[0] == "[class]") == (kind == "vit")
 
+    said = foveate("look", str(whole), str(one))
+    assert said.code == 0, said.err
+    assert ("rollout of 1 layers" in said.out) == (kind == "vit")
+
     exported = foveate("export", str(whole), str(tmp_path / "onnx"), "--to", "onnx")
     assert exported.code == 0, exported.err
     batch = Batch.of([classifier.rows.row(one)])

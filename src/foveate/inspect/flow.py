@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float32
 
 from foveate.errors import UsageError
+from foveate.inspect.alignment import Alignment
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Trace
 
@@ -41,6 +42,24 @@ def rollout(
     for site in reversed(sites):
         flow = residual * flow + (1 - residual) * _carried(site, flow)
     return flow.numpy()
+
+
+def class_view(trace: Trace) -> Alignment | None:
+    """The view of each class token of a ViT: its weights in the last layer, as the mean of the heads, and its rollout
+    through all layers. None for a trace whose layers do not attend from patches with class tokens before them.
+    """
+    own = [site for site in trace.sites if site.query == site.key and site.queries == site.keys]
+    track = trace.tracks.get(own[0].query) if own else None
+    if track is None or track.grid is None or len(track) == track.grid[0] * track.grid[1]:
+        return None
+    layers = _layers(trace, own[0].query)
+    last, tokens = layers[-1], track.labels[: len(track) - track.grid[0] * track.grid[1]]
+    titles, rows = list[str](), list[np.ndarray]()
+    for number, token in enumerate(tokens):
+        here = [last.weights(head, slice(number, number + 1))[0][0].float() for head in range(last.heads)]
+        titles += [f"{token} in {last.title}, mean of {last.heads} heads", f"{token}, rollout of {len(layers)} layers"]
+        rows += [torch.stack(here).mean(0).numpy(), rollout(trace, number, track=own[0].query)]
+    return Alignment.of(track.labels, titles, np.stack(rows), grid=track.grid)
 
 
 def _layers(trace: Trace, track: str | None) -> list[Site]:
