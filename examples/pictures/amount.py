@@ -64,7 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 store = arguments.out / f"store-{amount}"
                 spent = recipe.train((), seed, run, store=store, seconds=seconds)
                 right = accuracy(RowClassifier.load(run), arguments.out / "test.npz")
-                keep(TABLE, f"{model}, {amount:,}", seed, {"accuracy": right, **spent}, path=arguments.results)
+                keep(
+                    TABLE,
+                    f"{model}, {amount:,}, {seconds:g} s",
+                    seed,
+                    {"accuracy": right, **spent},
+                    path=arguments.results,
+                )
                 show(TABLE, path=arguments.results)
     return 0
 

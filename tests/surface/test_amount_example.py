@@ -48,11 +48,17 @@ def test_both_models_are_measured_for_each_amount(
     command = [str(tmp_path / "out"), "--pictures", str(fashion), "--results", str(results), "--seconds", "0.5"]
     assert amount.main([*command, "--amount", "32"]) == 0
     table = json.loads(results.read_text())["amount of pictures"]
-    assert list(table) == ["ViT, 32", "CNN, 32"]
+    assert list(table) == ["ViT, 32, 0.5 s", "CNN, 32, 0.5 s"]
     for row in table.values():
         assert 0 <= row["0"]["accuracy"] <= 100
         assert row["0"]["steps"] >= 1
-    assert "| CNN, 32 |" in capfd.readouterr().out
+    assert "| CNN, 32, 0.5 s |" in capfd.readouterr().out
+
+
+def test_the_page_has_the_table_of_the_results(amount: ModuleType) -> None:
+    table = json.loads(amount.RESULTS.read_text())[amount.TABLE]
+    page = (FOLDER.parents[1] / "docs" / "pictures.md").read_text()
+    assert "\n".join(sys.modules["measure"].lines(table)) in page
 
 
 def test_no_picture_is_in_two_parts(amount: ModuleType, fashion: Path, tmp_path: Path) -> None:
