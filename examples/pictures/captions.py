@@ -135,7 +135,7 @@ def weights(describer: Describer, rows: Sequence[Row], captions: Sequence[str]) 
 def glances(
     captions: Sequence[str], scenes: Sequence[Sequence[Article]], looks: Sequence[Tensor] | None
 ) -> dict[str, float]:
-    """Where captions are right, and where they looked while they named an article, in percent."""
+    """The shares of right nouns and of looks into boxes while an article was named, in percent."""
     right, pointing, mass, misread, misplaced, wrong = 0, 0, 0.0, 0, 0, 0
     for number, (caption, articles) in enumerate(zip(captions, scenes, strict=True)):
         words = caption.split()

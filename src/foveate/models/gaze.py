@@ -178,8 +178,9 @@ class GazeDecoder(Seq2Seq[GazeState]):
         if previous is not None:
             at = replace(at, previous=previous[:, None])
         hidden, normaliser = state.memory.hidden, self.attention.normaliser
-        seen = self.attention.explain(grouped[:, None], hidden[:, None], hidden[:, None], at=at)
-        distribution = normaliser.tile(seen.scores, seen.visible, normaliser.statistic(seen.scores, seen.visible))
+        explanation = self.attention.explain(grouped[:, None], hidden[:, None], hidden[:, None], at=at)
+        scores, visible = explanation.scores, explanation.visible
+        distribution = normaliser.tile(scores, visible, normaliser.statistic(scores, visible))
         place = glimpses.places(distribution[:, 0], state.time)
         context = hidden.take_along_dim(place[..., None], 1).flatten(0, 1)
         if previous is None:

@@ -59,7 +59,7 @@ def gaze_svg(
     title: str | None = None,
     theme: Literal["light", "dark", "auto"] = "light",
 ) -> str:
-    """Where each word of a caption looks, as an SVG document.
+    """The places that each word of a caption looks at, as an SVG document.
 
     The first panel has the path: a line through the places with the largest weights, in the order of the words, whose
     numbers stand at the places. Of hard attention, these are its glimpses. Then each word has a panel, in which fog
