@@ -8,7 +8,7 @@
 
 struct Problem {
     const float *query, *key, *value;   // rows of `dim` and `value_dim` numbers for each node and head, by the strides
-    const float* vector;                // (vector_heads, dim); null for products
+    const float* vector;                // (heads, dim); null for products
     const float* bias;                  // (edges, bias_heads) or null
     const int32_t *first, *source;      // the edges into target t are first[t] … first[t + 1]
     const int32_t *out_first, *out_edge, *out_target;  // the same edges by source
@@ -18,7 +18,7 @@ struct Problem {
     float* grad_scores;                 // (edges, heads)
     float *grad_query, *grad_key, *grad_value;  // (nodes, heads, dim)
     float* grad_vector;                 // (blocks, heads, dim)
-    int64_t queries, keys, heads, dim, value_dim, vector_heads, bias_heads;
+    int64_t queries, keys, heads, dim, value_dim, bias_heads;
     int64_t query_node, query_head, key_node, key_head, value_node, value_head;  // strides
     int64_t kind;                       // 0: products, 1: leaky ReLU, 2: tanh
     int64_t drops;                      // of 2³² random numbers; 0 without dropout
@@ -31,7 +31,7 @@ constexpr int64_t BLOCK = 64;  // nodes of a task
 constexpr int64_t AHEAD = 6;   // edges whose rows are fetched before they are needed
 constexpr int WIDE = 8;
 typedef float Eight __attribute__((vector_size(4 * WIDE)));
-typedef int32_t EightInt __attribute__((vector_size(4 * WIDE)));
+typedef uint32_t EightWord __attribute__((vector_size(4 * WIDE)));
 
 static inline Eight eight(const float* from) {
     Eight x;
@@ -68,25 +68,51 @@ static inline void fetch(const float* row, int64_t count) {
     for (int64_t n = 0; n < count; n += 16) __builtin_prefetch(row + n);
 }
 
-// Whether an edge's weight is kept by dropout: a hash of the seed and the place of the weight.
-static inline bool keeps(const Problem& p, int64_t edge, int64_t head) {
-    if (!p.drops) return true;
-    uint64_t x = p.seed + (uint64_t)(edge * p.heads + head) * 0x9E3779B97F4A7C15ull;
+template <class Word>
+static inline Word scrambled(Word x) {
+    x = (x ^ (x >> 16)) * 0x7FEB352Du;
+    x = (x ^ (x >> 15)) * 0x846CA68Bu;
+    return x ^ (x >> 16);
+}
+
+// The factors of an edge's weights by dropout, for each head: 0 or `kept`. They are a hash of the seed, the edge and the
+// head: by splitmix64 for the edge, and two multiplications for the head (Wellons 2018, "lowbias32").
+template <int64_t SIZE = 0>
+static inline void draw(const Problem& p, int64_t edge, float* factors) {
+    const int64_t heads = SIZE ? SIZE : p.heads;
+    uint64_t x = p.seed + (uint64_t)edge * 0x9E3779B97F4A7C15ull;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-    return (int64_t)((x ^ (x >> 31)) >> 32) >= p.drops;
+    x ^= x >> 31;
+    const uint32_t low = (uint32_t)x, high = (uint32_t)(x >> 32), drops = (uint32_t)p.drops;
+    if (p.drops > UINT32_MAX) {
+        for (int64_t h = 0; h < heads; h++) factors[h] = 0;
+        return;
+    }
+    int64_t h = 0;
+    for (; h + WIDE <= heads; h += WIDE) {
+        const EightWord y = scrambled(low + (EightWord{0, 1, 2, 3, 4, 5, 6, 7} + (uint32_t)h) * 0x9E3779B9u) ^ high;
+        put(factors + h, y >= drops ? Eight{} + p.kept : Eight{});
+    }
+    for (; h < heads; h++) factors[h] = (scrambled(low + (uint32_t)h * 0x9E3779B9u) ^ high) >= drops ? p.kept : 0.0f;
 }
 
 // ---- scores: their value, and what an edge's gradient adds to those of its target, its source and the vector ---------
 
 struct Product {
+    static constexpr bool single = false;
     const Problem& p;
-    float of(const float* q, const float* k, const float*) const { return p.scale * dot(q, k, p.dim); }
-    void to_target(float g, const float*, const float* k, const float*, float* grad, float*) const {
-        add(grad, k, g * p.scale, p.dim);
+    template <int64_t SIZE>
+    float of(const float* q, const float* k, const float*) const {
+        return p.scale * dot<SIZE>(q, k, p.dim);
     }
+    template <int64_t SIZE>
+    void to_target(float g, const float*, const float* k, const float*, float* grad, float*) const {
+        add<SIZE>(grad, k, g * p.scale, p.dim);
+    }
+    template <int64_t SIZE>
     void to_source(float g, const float* q, const float*, const float*, float* grad) const {
-        add(grad, q, g * p.scale, p.dim);
+        add<SIZE>(grad, q, g * p.scale, p.dim);
     }
 };
 
@@ -117,35 +143,76 @@ struct Tanh {
 
 template <class Function>
 struct Network {
+    static constexpr bool single = false;
     const Problem& p;
     Function f{p};
 
+    template <int64_t SIZE>
     float of(const float* q, const float* k, const float* v) const {
+        const int64_t dim = SIZE ? SIZE : p.dim;
         Eight sums = {};
         float rest = 0;
         int64_t n = 0;
-        for (; n + WIDE <= p.dim; n += WIDE) sums += eight(v + n) * f.value(eight(q + n) + eight(k + n));
-        for (; n < p.dim; n++) rest += v[n] * f.value(q[n] + k[n]);
+        for (; n + WIDE <= dim; n += WIDE) sums += eight(v + n) * f.value(eight(q + n) + eight(k + n));
+        for (; n < dim; n++) rest += v[n] * f.value(q[n] + k[n]);
         return total(sums) + rest;
     }
+    template <int64_t SIZE>
     void to_target(float g, const float* q, const float* k, const float* v, float* grad, float* grad_vector) const {
+        const int64_t dim = SIZE ? SIZE : p.dim;
         int64_t n = 0;
-        for (; n + WIDE <= p.dim; n += WIDE) {
+        for (; n + WIDE <= dim; n += WIDE) {
             Eight s = eight(q + n) + eight(k + n);
             put(grad + n, eight(grad + n) + g * eight(v + n) * f.slope(s));
             put(grad_vector + n, eight(grad_vector + n) + g * f.value(s));
         }
-        for (; n < p.dim; n++) {
+        for (; n < dim; n++) {
             float s = q[n] + k[n];
             grad[n] += g * v[n] * f.slope(s);
             grad_vector[n] += g * f.value(s);
         }
     }
+    template <int64_t SIZE>
     void to_source(float g, const float* q, const float* k, const float* v, float* grad) const {
+        const int64_t dim = SIZE ? SIZE : p.dim;
         int64_t n = 0;
-        for (; n + WIDE <= p.dim; n += WIDE)
+        for (; n + WIDE <= dim; n += WIDE)
             put(grad + n, eight(grad + n) + g * eight(v + n) * f.slope(eight(q + n) + eight(k + n)));
-        for (; n < p.dim; n++) grad[n] += g * v[n] * f.slope(q[n] + k[n]);
+        for (; n < dim; n++) grad[n] += g * v[n] * f.slope(q[n] + k[n]);
+    }
+};
+
+// One feature for each node and head; heads stand beside each other.
+template <class Function>
+struct Single {
+    static constexpr bool single = true;
+    const Problem& p;
+    Function f{p};
+
+    template <int64_t SIZE>
+    void of_heads(const float* q, const float* k, const float* v, float* scores) const {
+        const int64_t heads = SIZE ? SIZE : p.heads;
+        int64_t h = 0;
+        for (; h + WIDE <= heads; h += WIDE) put(scores + h, eight(v + h) * f.value(eight(q + h) + eight(k + h)));
+        for (; h < heads; h++) scores[h] = v[h] * f.value(q[h] + k[h]);
+    }
+    template <int64_t SIZE>
+    void to_heads(const float* g, const float* q, const float* k, const float* v, float* grad,
+                  float* grad_vector) const {
+        const int64_t heads = SIZE ? SIZE : p.heads;
+        int64_t h = 0;
+        for (; h + WIDE <= heads; h += WIDE) {
+            Eight s = eight(q + h) + eight(k + h), times = eight(g + h);
+            put(grad + h, eight(grad + h) + times * eight(v + h) * f.slope(s));
+            // What a weight of 0 is multiplied by may be infinite.
+            Eight parts = times != 0.0f ? times * f.value(s) : Eight{};
+            if (grad_vector) put(grad_vector + h, eight(grad_vector + h) + parts);
+        }
+        for (; h < heads; h++) {
+            float s = q[h] + k[h];
+            grad[h] += g[h] * v[h] * f.slope(s);
+            if (grad_vector && g[h] != 0) grad_vector[h] += g[h] * f.value(s);
+        }
     }
 };
 
@@ -154,13 +221,17 @@ struct Fixed {
     static constexpr int64_t size = SIZE;
 };
 
-// The score, and the width of values where it is a common one.
+// The score, and the number of heads and the widths of values and of features where all are common ones.
 template <class Body>
 static void with_score(const Problem& p, const Body& body) {
     auto sized = [&](auto score) {
-        if (p.value_dim == 8) return body(score, Fixed<8>{});
+        const bool eights = p.value_dim == 8 && p.heads == 8 && (decltype(score)::single || p.dim == 8);
+        if (eights) return body(score, Fixed<8>{});
         body(score, Fixed<0>{});
     };
+    const bool single = p.dim == 1 && p.vector && (p.heads == 1 || (p.query_head == 1 && p.key_head == 1));
+    if (single && p.kind == 1) return sized(Single<Leaky>{p});
+    if (single) return sized(Single<Tanh>{p});
     if (p.kind == 0) return sized(Product{p});
     if (p.kind == 1) return sized(Network<Leaky>{p});
     sized(Network<Tanh>{p});
@@ -173,12 +244,15 @@ struct Rows {
     const float* query(int64_t t, int64_t h) const { return p.query + t * p.query_node + h * p.query_head; }
     const float* key(int64_t s, int64_t h) const { return p.key + s * p.key_node + h * p.key_head; }
     const float* value(int64_t s, int64_t h) const { return p.value + s * p.value_node + h * p.value_head; }
-    const float* vector(int64_t h) const { return p.vector ? p.vector + (p.vector_heads == 1 ? 0 : h) * p.dim : nullptr; }
+    const float* vector(int64_t h) const { return p.vector ? p.vector + h * p.dim : nullptr; }
     const float* grad_context(int64_t t, int64_t h) const { return p.grad_context + (t * p.heads + h) * p.value_dim; }
 
     // Rows of all heads, where they stand beside each other.
     void fetch_source(int64_t s) const {
         if (p.value_head == p.value_dim) fetch(value(s, 0), p.heads * p.value_dim);
+    }
+    void fetch_query(int64_t t) const {
+        if (p.query_head == p.dim) fetch(query(t, 0), p.heads * p.dim);
     }
     void fetch_key(int64_t s) const {
         if (p.key_head == p.dim) fetch(key(s, 0), p.heads * p.dim);
@@ -206,20 +280,26 @@ static inline void exponentials(float* x, int64_t count) {
 }
 
 // Scores, then weights, of the edges into a target. Every head is a column of `weights`.
-template <class Score>
+template <int64_t SIZE, class Score>
 static inline void weigh(const Problem& p, const Score& score, int64_t t, float* numbers) {
     Rows rows{p};
-    int64_t from = p.first[t], to = p.first[t + 1], heads = p.heads;
+    const int64_t from = p.first[t], to = p.first[t + 1], heads = SIZE ? SIZE : p.heads;
     float *highest = numbers, *sums = numbers + heads;
     for (int64_t h = 0; h < heads; h++) highest[h] = -INFINITY, sums[h] = 0;
-    for (int64_t e = from; e < to; e++)
+    for (int64_t e = from; e < to; e++) {
+        float* scores = p.weights + e * heads;
+        if constexpr (Score::single)
+            score.template of_heads<SIZE>(rows.query(t, 0), rows.key(p.source[e], 0), rows.vector(0), scores);
+        else
+            for (int64_t h = 0; h < heads; h++)
+                scores[h] = score.template of<SIZE>(rows.query(t, h), rows.key(p.source[e], h), rows.vector(h));
+        if (p.bias)
+            for (int64_t h = 0; h < heads; h++) scores[h] += p.bias[p.bias_heads == 1 ? e : e * heads + h];
         for (int64_t h = 0; h < heads; h++) {
-            float x = score.of(rows.query(t, h), rows.key(p.source[e], h), rows.vector(h));
-            if (p.bias) x += p.bias[p.bias_heads == 1 ? e : e * heads + h];
-            x *= p.cooling;
-            highest[h] = x > highest[h] ? x : highest[h];
-            p.weights[e * heads + h] = x;
+            scores[h] *= p.cooling;
+            highest[h] = scores[h] > highest[h] ? scores[h] : highest[h];
         }
+    }
     for (int64_t h = 0; h < heads; h++) highest[h] = highest[h] == -INFINITY ? 0 : highest[h];
     for (int64_t e = from; e < to; e++)
         for (int64_t h = 0; h < heads; h++) p.weights[e * heads + h] -= highest[h];
@@ -238,8 +318,7 @@ int64_t nodes_of_a_block() { return BLOCK; }
 // The factor of dropout for each edge and head.
 void noise(const Problem* problem, float* factors, int64_t edges) {
     const Problem& p = *problem;
-    for (int64_t e = 0; e < edges; e++)
-        for (int64_t h = 0; h < p.heads; h++) factors[e * p.heads + h] = keeps(p, e, h) ? p.kept : 0;
+    for (int64_t e = 0; e < edges; e++) draw(p, e, factors + e * p.heads);
 }
 
 // context_t = Σ_e w_e v_source(e), over the edges e into t.
@@ -249,24 +328,23 @@ void forward(const Problem* problem) {
         each_block(whole, whole.queries, [&](int64_t, int64_t begin, int64_t end) {
             const Problem p = whole;  // a copy that no row can overlap
             const Rows rows{p};
-            const int64_t heads = p.heads, dim = p.value_dim;
-            float* numbers = new float[2 * heads];
+            constexpr int64_t SIZE = width.size;
+            const int64_t heads = SIZE ? SIZE : p.heads, dim = SIZE ? SIZE : p.value_dim;
+            float *numbers = new float[3 * heads], *factors = numbers + 2 * heads;
+            for (int64_t h = 0; h < heads; h++) factors[h] = p.kept;
             const int64_t last = p.first[end];
             for (int64_t t = begin; t < end; t++) {
-                weigh(p, score, t, numbers);
+                weigh<SIZE>(p, score, t, numbers);
                 float* out = p.context + t * heads * dim;
                 std::memset(out, 0, heads * dim * sizeof *out);
                 for (int64_t e = p.first[t]; e < p.first[t + 1]; e++) {
                     if (e + AHEAD < last) rows.fetch_source(p.source[e + AHEAD]), rows.fetch_key(p.source[e + AHEAD]);
-                    for (int64_t h = 0; h < heads; h++) {
-                        float& w = p.weights[e * heads + h];
-                        if (keeps(p, e, h)) {
-                            w = std::fabs(w);  // NaN of ∞ − ∞ has the sign of what is dropped
-                            add<width.size>(out + h * dim, rows.value(p.source[e], h), w * p.kept, dim);
-                        } else {
-                            w = -std::fabs(w);
-                        }
-                    }
+                    if (p.drops) draw<SIZE>(p, e, factors);
+                    float* weights = p.weights + e * heads;
+                    for (int64_t h = 0; h < heads; h++)
+                        add<SIZE>(out + h * dim, rows.value(p.source[e], h), weights[h] * factors[h], dim);
+                    for (int64_t h = 0; h < heads; h++)  // NaN of ∞ − ∞ has the sign of what is dropped
+                        weights[h] = factors[h] != 0 ? std::fabs(weights[h]) : -std::fabs(weights[h]);
                 }
             }
             delete[] numbers;
@@ -280,39 +358,49 @@ void backward(const Problem* problem) {
         each_block(whole, whole.queries, [&](int64_t block, int64_t begin, int64_t end) {
             const Problem p = whole;
             const Rows rows{p};
-            const int64_t heads = p.heads, dim = p.value_dim, last = p.first[end];
+            constexpr int64_t SIZE = width.size;
+            const int64_t heads = SIZE ? SIZE : p.heads, dim = SIZE ? SIZE : p.value_dim, last = p.first[end];
             float *means = new float[heads], *to_vector = p.grad_vector + block * heads * p.dim;
             std::memset(to_vector, 0, heads * p.dim * sizeof(float));
             for (int64_t t = begin; t < end; t++) {
                 std::memset(means, 0, heads * sizeof *means);
                 for (int64_t e = p.first[t]; e < p.first[t + 1]; e++) {
                     if (e + AHEAD < last) rows.fetch_source(p.source[e + AHEAD]), rows.fetch_key(p.source[e + AHEAD]);
+                    const float* weights = p.weights + e * heads;
+                    float* grads = p.grad_scores + e * heads;
+                    for (int64_t h = 0; h < heads; h++)
+                        grads[h] = dot<SIZE>(rows.grad_context(t, h), rows.value(p.source[e], h), dim);
                     for (int64_t h = 0; h < heads; h++) {
-                        float w = p.weights[e * heads + h], g = 0;
-                        if (!std::signbit(w)) {
-                            g = p.kept * dot<width.size>(rows.grad_context(t, h), rows.value(p.source[e], h), dim);
-                            means[h] += w * g;
-                        }
-                        p.grad_scores[e * heads + h] = g;
+                        grads[h] *= std::signbit(weights[h]) ? 0 : p.kept;
+                        means[h] += weights[h] * grads[h];
                     }
                 }
                 float* to_query = p.grad_query + t * heads * p.dim;
                 std::memset(to_query, 0, heads * p.dim * sizeof *to_query);
-                for (int64_t e = p.first[t]; e < p.first[t + 1]; e++)
-                    for (int64_t h = 0; h < heads; h++) {
-                        float& g = p.grad_scores[e * heads + h];
-                        g = p.cooling * std::fabs(p.weights[e * heads + h]) * (g - means[h]);
-                        if (g != 0)
-                            score.to_target(g, rows.query(t, h), rows.key(p.source[e], h), rows.vector(h),
-                                            to_query + h * p.dim, to_vector + h * p.dim);
-                    }
+                for (int64_t e = p.first[t]; e < p.first[t + 1]; e++) {
+                    const float* weights = p.weights + e * heads;
+                    float* grads = p.grad_scores + e * heads;
+                    for (int64_t h = 0; h < heads; h++)
+                        grads[h] = p.cooling * std::fabs(weights[h]) * (grads[h] - means[h]);
+                    const int64_t s = p.source[e];
+                    if constexpr (decltype(score)::single)
+                        score.template to_heads<SIZE>(grads, rows.query(t, 0), rows.key(s, 0), rows.vector(0), to_query,
+                                                      to_vector);
+                    else
+                        for (int64_t h = 0; h < heads; h++)
+                            if (grads[h] != 0)
+                                score.template to_target<SIZE>(grads[h], rows.query(t, h), rows.key(s, h),
+                                                               rows.vector(h), to_query + h * p.dim,
+                                                               to_vector + h * p.dim);
+                }
             }
             delete[] means;
         });
         each_block(whole, whole.keys, [&](int64_t, int64_t begin, int64_t end) {
             const Problem p = whole;
             const Rows rows{p};
-            const int64_t heads = p.heads, dim = p.value_dim, last = p.out_first[end];
+            constexpr int64_t SIZE = width.size;
+            const int64_t heads = SIZE ? SIZE : p.heads, dim = SIZE ? SIZE : p.value_dim, last = p.out_first[end];
             for (int64_t s = begin; s < end; s++) {
                 float *to_key = p.grad_key + s * heads * p.dim, *to_value = p.grad_value + s * heads * dim;
                 std::memset(to_key, 0, heads * p.dim * sizeof *to_key);
@@ -320,17 +408,23 @@ void backward(const Problem* problem) {
                 for (int64_t i = p.out_first[s]; i < p.out_first[s + 1]; i++) {
                     if (i + AHEAD < last) {
                         fetch(rows.grad_context(p.out_target[i + AHEAD], 0), heads * dim);
+                        rows.fetch_query(p.out_target[i + AHEAD]);
                         fetch(p.weights + p.out_edge[i + AHEAD] * heads, heads);
                         fetch(p.grad_scores + p.out_edge[i + AHEAD] * heads, heads);
                     }
                     const int64_t e = p.out_edge[i], t = p.out_target[i];
-                    for (int64_t h = 0; h < heads; h++) {
-                        float g = p.grad_scores[e * heads + h], w = p.weights[e * heads + h];
-                        if (g != 0)
-                            score.to_source(g, rows.query(t, h), rows.key(s, h), rows.vector(h), to_key + h * p.dim);
-                        if (!std::signbit(w))
-                            add<width.size>(to_value + h * dim, rows.grad_context(t, h), w * p.kept, dim);
-                    }
+                    const float *grads = p.grad_scores + e * heads, *weights = p.weights + e * heads;
+                    if constexpr (decltype(score)::single)
+                        score.template to_heads<SIZE>(grads, rows.query(t, 0), rows.key(s, 0), rows.vector(0), to_key,
+                                                      nullptr);
+                    else
+                        for (int64_t h = 0; h < heads; h++)
+                            if (grads[h] != 0)
+                                score.template to_source<SIZE>(grads[h], rows.query(t, h), rows.key(s, h),
+                                                               rows.vector(h), to_key + h * p.dim);
+                    for (int64_t h = 0; h < heads; h++)
+                        add<SIZE>(to_value + h * dim, rows.grad_context(t, h),
+                                  weights[h] * (std::signbit(weights[h]) ? 0 : p.kept), dim);
                 }
             }
         });

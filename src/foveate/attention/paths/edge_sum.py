@@ -210,7 +210,7 @@ class _Problem(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("weights", "context", "grad_context", "grad_scores")),
         *((name, ctypes.c_void_p) for name in ("grad_query", "grad_key", "grad_value", "grad_vector")),
         *((name, ctypes.c_int64) for name in ("queries", "keys", "heads", "dim", "value_dim")),
-        *((name, ctypes.c_int64) for name in ("vector_heads", "bias_heads")),
+        ("bias_heads", ctypes.c_int64),
         *((name, ctypes.c_int64) for name in ("query_node", "query_head", "key_node", "key_head")),
         *((name, ctypes.c_int64) for name in ("value_node", "value_head", "kind", "drops")),
         ("seed", ctypes.c_uint64),
@@ -248,8 +248,8 @@ def _run(
     first, source = lists.into
     tensors = {**rows, **others, "first": first, "source": source}
     if vector is not None:
-        problem.kind, problem.vector_heads = 1 if setting.slope is not None else 2, len(vector)
-        tensors["vector"] = vector.contiguous()
+        problem.kind = 1 if setting.slope is not None else 2
+        tensors["vector"] = vector.expand(len(query), -1).contiguous()
     if bias is not None:
         problem.bias_heads = bias.shape[1]
         tensors["bias"] = bias.contiguous()
@@ -261,8 +261,9 @@ def _run(
 
 
 def _rows(part: Float[Tensor, "heads nodes dim"]) -> Float[Tensor, "heads nodes dim"]:
-    """The same numbers, with those of a row beside each other."""
-    return part if part.stride(2) == 1 or part.shape[2] == 1 else part.transpose(0, 1).contiguous().transpose(0, 1)
+    """The same numbers, with those of a row beside each other; of rows of one number, those of all heads."""
+    beside = part.stride(0) == 1 if part.shape[2] == 1 else part.stride(2) == 1
+    return part if beside else part.transpose(0, 1).contiguous().transpose(0, 1)
 
 
 def _library() -> ctypes.CDLL:

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from foveate.attention.check import require_hidden, require_one_width, require_whole
 from foveate.attention.onnx import Graph, Side
-from foveate.attention.score.form import PairNetwork, PairScore, project, uniform
+from foveate.attention.score.form import PairNetwork, PairScore, project, require_made_for, uniform
 
 
 class _JoinedScore(PairScore):
@@ -136,10 +138,10 @@ class GATScore(PairScore):
         self.slope = slope
 
     def query_features(self, query: Tensor) -> Tensor:
-        return project(query, self.query_vector)
+        return _reduced(query, self.query_vector)
 
     def key_features(self, key: Tensor) -> Tensor:
-        return project(key, self.key_vector)
+        return _reduced(key, self.key_vector)
 
     def form(self) -> PairNetwork:
         return PairNetwork(self.query_features, self.key_features, slope=self.slope)
@@ -153,6 +155,12 @@ class GATScore(PairScore):
     def extra_repr(self) -> str:
         num_heads, dim, _ = self.query_vector.shape
         return f"dim={dim}, num_heads={num_heads}, slope={self.slope:g}"
+
+
+def _reduced(x: Tensor, vector: Float[Tensor, "#heads dim 1"]) -> Float[Tensor, "batch heads length 1"]:
+    """x · a with a vector per head, which takes half the time of a product of matrices with one column."""
+    require_made_for(x, vector)
+    return torch.einsum("bhnd,hd->bhn", x, vector[..., 0].expand(x.shape[1], -1))[..., None]
 
 
 @dataclass(frozen=True, kw_only=True)
