@@ -1,30 +1,33 @@
 """Training steps of attention over graphs beside PyTorch Geometric: time, and the memory that a step adds.
 
-python benchmarks/graphs.py --cora cora.npz                # 10 minutes; pip install torch-geometric for the peer
+python benchmarks/graphs.py --cora cora.npz                # 2 minutes of a core; pip install torch-geometric first
 
 A step is everything from features to updated weights: dropout on features and on weights, two layers of attention
-(8 heads of 8, then one head for the classes), cross-entropy on the training nodes, backwards, Adam. A layer has 8 heads
-of 8 over 64 features and gives the sum of its outputs to the backward pass. Both engines have the same edges, self-loops
-included, float32, torch's fused Adam and the system's allocator, and take turns step by step in one process.
+(8 heads of 8, then one head for the classes), cross-entropy on the training nodes, backwards, Adam. A layer has 8
+heads of 8 over 64 features and gives the sum of its outputs to the backward pass. Both engines have the same edges,
+with self-loops, float32, torch's fused Adam and the system's allocator, and take turns step by step in one process.
 
-Graphs: Cora, given as a file, with the 5,278 undirected edges of its citations; `random`, 60,000 nodes and 300,000 edges
-whose sources follow a power law; `packages`, the dependencies between Debian's packages according to
+Graphs: Cora, given as a file, with the 5,278 undirected edges of its citations; `random`, 60,000 nodes and 300,000
+edges whose sources follow a power law; `packages`, the dependencies between Debian's packages according to
 `apt-cache dumpavail`. Cora's features are sparse for us and dense for the peer, as its own example has them; `cora
 (dense)` gives both the dense ones.
 
-Peer's layers: GATConv, GATv2Conv, and TransformerConv without its skip connection for scaled dot products; `loops
-beforehand` gives it edges that contain the self-loops, which it otherwise adds in each layer and step.
+Peer's layers: GATConv, GATv2Conv, and TransformerConv without its skip connection for scaled dot products. The first
+two add self-loops in each step; giving them edges that contain the loops made them 5 % faster at most.
 
-Memory is what two steps add to the resident set of a fresh process at their peak, beyond graph, features and model.
+Memory is what two steps add to the resident set of a process of their own at their peak, beyond graph, features and
+model.
 """
 
 import argparse
-import json
+import os
 import re
 import statistics
 import subprocess
-import sys
+import time
 from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +48,7 @@ from foveate.nn.neighbourhood import Neighbourhood
 HEADS, DIM, WIDTH = 8, 8, 64
 SCORES = {"gat": GatConfig(), "gat_v2": GatV2Config(), "dot": ScaledDot()}
 PEER = "torch_geometric"
-ENGINES = ("foveate", PEER, f"{PEER}, loops beforehand")
+ENGINES = ("foveate", PEER)
 NODES, EDGES, CLASSES = 60_000, 300_000, 16
 
 
@@ -83,14 +86,11 @@ def _labelled(nodes: int, edges: np.ndarray, labels: np.ndarray) -> Graph:
     return Graph(features=features, edges=edges, directed=True, labels=labels, classes=classes, splits=splits)
 
 
+@cache
 def graph_of(name: str, path: str) -> Graph:
-    return (
-        read_graph(path).normalised()
-        if name.startswith("cora")
-        else packages()
-        if name == "packages"
-        else random_graph()
-    )
+    if name.startswith("cora"):
+        return read_graph(path).normalised()
+    return packages() if name == "packages" else random_graph()
 
 
 Step = Callable[[], None]
@@ -99,25 +99,25 @@ Step = Callable[[], None]
 class Peer(nn.Module):
     """Two layers as in PyTorch Geometric's own example of GAT."""
 
-    def __init__(self, score: str, width: int, classes: int, *, loops: bool) -> None:
+    def __init__(self, score: str, width: int, classes: int) -> None:
         super().__init__()
-        self.first = peer_layer(score, width, DIM, HEADS, dropout=0.6, loops=loops)
-        self.second = peer_layer(score, HEADS * DIM, classes, 1, dropout=0.6, loops=loops)
+        self.first = peer_layer(score, width, DIM, HEADS, dropout=0.6)
+        self.second = peer_layer(score, HEADS * DIM, classes, 1, dropout=0.6)
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
         x = elu(self.first(dropout(x, 0.6, self.training), edges))
         return self.second(dropout(x, 0.6, self.training), edges)
 
 
-def peer_layer(score: str, width: int, dim: int, heads: int, *, dropout: float, loops: bool) -> nn.Module:
+def peer_layer(score: str, width: int, dim: int, heads: int, *, dropout: float) -> nn.Module:
     from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
     settings: dict[str, Any] = {"heads": heads, "concat": heads > 1, "dropout": dropout}
     if score == "dot":
         return TransformerConv(width, dim, root_weight=False, **settings)
     if score == "gat":
-        return GATConv(width, dim, add_self_loops=loops, **settings)
-    return GATv2Conv(width, dim, add_self_loops=loops, share_weights=False, **settings)
+        return GATConv(width, dim, **settings)
+    return GATv2Conv(width, dim, share_weights=False, **settings)
 
 
 def _own_layer(score: str) -> GraphAttention:
@@ -130,23 +130,16 @@ def stepper(engine: str, case: dict[str, str]) -> Step:
     graph = graph_of(case["graph"], case["cora"])
     batch = GraphBatch.of([graph])
     ours = engine == "foveate"
-    features = batch.features
-    if isinstance(features, Tensor) or (ours and case["graph"] == "cora"):
-        x = features
-    else:
-        x = features.dense()
+    x = batch.features
+    if not isinstance(x, Tensor) and not (ours and case["graph"] == "cora"):
+        x = x.dense()
     if case["what"] == "layer":
         x = torch.randn(len(batch), WIDTH).requires_grad_()
-    # The peer adds no self-loops to dot products, and where they are part of the edges.
-    loops = case["score"] != "dot" and "beforehand" not in engine
-    edges = batch.edges if ours or loops else _looped(batch.edges, len(batch))
+    # The peer adds no self-loops to dot products.
+    edges = _looped(batch.edges, len(batch)) if case["score"] == "dot" and not ours else batch.edges
     over: Any = Neighbourhood(edges, len(batch)) if ours else edges
     if case["what"] == "layer":
-        layer = (
-            _own_layer(case["score"])
-            if ours
-            else peer_layer(case["score"], WIDTH, DIM, HEADS, dropout=0.6, loops=loops)
-        )
+        layer = _own_layer(case["score"]) if ours else peer_layer(case["score"], WIDTH, DIM, HEADS, dropout=0.6)
 
         def passes() -> None:
             layer.zero_grad()
@@ -159,7 +152,7 @@ def stepper(engine: str, case: dict[str, str]) -> Step:
     model: nn.Module = (
         GraphAttentionConfig(score=SCORES[case["score"]]).build(graph.width, classes)
         if ours
-        else Peer(case["score"], graph.width, classes, loops=loops)
+        else Peer(case["score"], graph.width, classes)
     )
     optimiser = torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=5e-4, fused=True)
     data = GraphBatch(x, edges, batch.graph) if ours else None
@@ -189,7 +182,7 @@ def difference(path: str) -> dict[str, float]:
     x = torch.randn(len(batch), WIDTH)
     over = Neighbourhood(batch.edges, len(batch))
     for score in SCORES:
-        theirs = peer_layer(score, WIDTH, DIM, HEADS, dropout=0.0, loops=True).eval()
+        theirs = peer_layer(score, WIDTH, DIM, HEADS, dropout=0.0).eval()
         ours = _own_layer(score).eval()
         named = dict(theirs.named_parameters())
         with torch.no_grad():
@@ -216,108 +209,77 @@ def cases(path: str) -> list[dict[str, str]]:
     return [dict(zip(("what", "graph", "score"), name.split(", "), strict=True)) | {"cora": path} for name in names]
 
 
-def work(question: dict[str, Any]) -> None:
-    """A worker's life: one case, or the memory of one engine in one case."""
-    torch.set_num_threads(question["threads"])
-    if question["policy"] == "tuned allocator":
-        race.tuned_allocator()
-    if "memory" in question:
-        case = question["case"]
-        stepper(question["memory"], case | {"what": "layer", "graph": "cora"})()  # imports and kernels
-        step = stepper(question["memory"], case)
+def timed(case: dict[str, str], rounds: int) -> dict[str, list[float]]:
+    """CPU seconds of the engines' steps, in turns; the first two steps are not counted."""
+    steps = {engine: stepper(engine, case) for engine in ENGINES}
+    seconds: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    for number in range(rounds + 2):
+        for engine, step in steps.items():
+            start = time.process_time()
+            step()
+            if number >= 2:
+                seconds[engine].append(time.process_time() - start)
+    return seconds
+
+
+def memory(engine: str, case: dict[str, str]) -> float:
+    """MiB of two steps, in a child of this process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        step = stepper(engine, case)
         before = race.forget_peak()
         step()
         step()
-        print(json.dumps({"MiB": (race.resident("VmHWM") - before) / 2**20}))
-        return
-
-    def build(name: str) -> race.Engine:
-        step = stepper(name, question["case"])
-
-        def engine(times: int) -> dict[str, Any]:
-            for _ in range(times):
-                step()
-            return {"units": times}
-
-        return engine
-
-    race.serve(build)
+        os.write(writing, f"{(race.resident('VmHWM') - before) / 2**20}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        return float(answer.read())
 
 
-def timed(case: dict[str, str], threads: int, policy: str, rounds: int) -> dict[str, race.Reading]:
-    worker = race.Worker(__file__, policy, {"threads": threads, "case": case})
-    times = 5 if case["graph"] == "cora" else 1
-    try:
-        return race.race(
-            {engine: (worker, engine) for engine in ENGINES}, [times] * rounds, warm_up=2, say=lambda sentence: None
-        )
-    finally:
-        worker.close()
+def compared(case: dict[str, str], rounds: int) -> dict[str, Any]:
+    mebibytes = {engine: memory(engine, case) for engine in ENGINES}  # before there is anything to share
+    seconds = timed(case, rounds)
+    ratios = [theirs / ours for ours, theirs in zip(*seconds.values(), strict=True)]
+    return {
+        **{name: case[name] for name in ("what", "graph", "score")},
+        "ms": {engine: 1000 * statistics.median(each) for engine, each in seconds.items()},
+        "times as fast, quartiles": statistics.quantiles(ratios, n=4),
+        "MiB": mebibytes,
+    }
 
 
-def memory(engine: str, case: dict[str, str], policy: str) -> float:
-    question = json.dumps({"memory": engine, "case": case, "threads": 1, "policy": policy})
-    answer = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, "--worker", question], capture_output=True, text=True, check=True
-    )
-    return float(json.loads(answer.stdout.splitlines()[-1])["MiB"])
-
-
-def quartiles(ours: race.Reading, other: race.Reading, clock: str) -> list[float]:
-    """Of the rounds' ratios: how many times as fast we are."""
-    ratios = [theirs / own for own, theirs in zip(getattr(ours, clock), getattr(other, clock), strict=True)]
-    return statistics.quantiles(ratios, n=4)
-
-
-def compared(case: dict[str, str], arguments: argparse.Namespace, policy: str) -> dict[str, Any]:
-    line: dict[str, Any] = {name: case[name] for name in ("what", "graph", "score")} | {"policy": policy}
-    for threads in arguments.threads:
-        clock = "cpu" if threads == 1 else "wall"
-        readings = timed(case, threads, policy, arguments.rounds)
-        line[f"ms, {threads} threads"] = {name: 1000 / one.rate(clock) for name, one in readings.items()}
-        line[f"times as fast, {threads} threads"] = {
-            name: quartiles(readings["foveate"], one, clock) for name, one in readings.items() if name != "foveate"
-        }
-    line["MiB"] = {engine: memory(engine, case, policy) for engine in ENGINES}
-    return line
-
-
-def row(line: dict[str, Any], threads: list[int]) -> list[str]:
-    cells = [f"{line['what']}, {line['graph']}, {line['score']}"]
-    for count in threads:
-        times, ratios = line[f"ms, {count} threads"], line[f"times as fast, {count} threads"]
-        cells.append(" / ".join(f"{times[engine]:.1f}" for engine in ENGINES if engine in times))
-        cells.append(" / ".join(f"{middle:.2f} ({low:.2f}–{high:.2f})" for low, middle, high in ratios.values()))
-    cells.append(" / ".join(f"{line['MiB'][engine]:.1f}" for engine in ENGINES))
-    return cells
+def row(line: dict[str, Any]) -> list[str]:
+    low, middle, high = line["times as fast, quartiles"]
+    return [
+        f"{line['what']}, {line['graph']}, {line['score']}",
+        *(f"{line['ms'][engine]:.1f}" for engine in ENGINES),
+        f"{middle:.2f} ({low:.2f}–{high:.2f})",
+        *(f"{line['MiB'][engine]:.0f}" for engine in ENGINES),
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cora", default="cora.npz", help="the citations as an archive of arrays")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="cases whose names contain this")
-    parser.add_argument("--policy", default="as it comes", choices=["as it comes", "tuned allocator"])
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.worker:
-        work(json.loads(arguments.worker))
-        return
-    arguments.cora = str(Path(arguments.cora).resolve())
-    lines = []
+    torch.set_num_threads(arguments.threads)
     same = difference(arguments.cora)
     print(f"largest difference of outputs: {same}", flush=True)
-    header = ["case"]
-    for count in arguments.threads:
-        header += [f"ms, {count} threads: {' / '.join(ENGINES)}", "times as fast (quartiles)"]
-    header.append("MiB")
+    lines = []
     for case in cases(arguments.cora):
         if arguments.only in f"{case['what']}, {case['graph']}, {case['score']}":
-            lines.append(compared(case, arguments, arguments.policy))
-            print(" | ".join(row(lines[-1], arguments.threads)), flush=True)
-    print(race.table(header, [row(line, arguments.threads) for line in lines]))
-    machine = race.machine(max(arguments.threads))
+            lines.append(compared(case, arguments.rounds))
+            print(" | ".join(row(lines[-1])), flush=True)
+    header = ["case", "ms: foveate", PEER, "times as fast (quartiles)", "MiB: foveate", PEER]
+    print(race.table(header, [row(line) for line in lines]))
+    packages_here = {name: version(name) for name in ("torch", "torch-geometric", "numpy")}
+    machine = race.machine(arguments.threads) | {"versions": packages_here}
     settings = race.settings(arguments) | {"cora": Path(arguments.cora).name}
     print(race.save("graphs", {"machine": machine, "settings": settings, "difference": same, "cases": lines}))
 

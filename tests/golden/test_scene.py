@@ -1,4 +1,4 @@
-"""Three stored traces with a picture, a sound and a graph below their maps. FOVEATE_RENEW=1 makes them anew."""
+"""Stored traces with a picture, a sound, a graph and a molecule below their maps. FOVEATE_RENEW=1 makes them anew."""
 
 import json
 import math
@@ -75,7 +75,36 @@ def nodes_trace() -> Trace:
     return Trace.of(seen, {"people": Track.of_nodes(names, (sources, targets))}, pedigree=PEDIGREE)
 
 
-MADE = {"patches": patches_trace, "frames": frames_trace, "nodes": nodes_trace}
+def molecule_trace() -> Trace:
+    """Two layers along the bonds of benzoic acid, and a read-out of all atoms."""
+    torch.manual_seed(7)
+    bonds = [(atom, (atom + 1) % 6, "aromatic") for atom in range(6)]
+    bonds += [(0, 6, "single"), (6, 7, "double"), (6, 8, "single")]
+    places = [(0.5 + 0.2 * math.sin(atom * math.pi / 3), 0.5 - 0.2 * math.cos(atom * math.pi / 3)) for atom in range(6)]
+    places += [(0.5, 0.1), (0.3268, 0.0), (0.6732, 0.0)]
+    sources = [a for a, b, _ in bonds] + [b for a, b, _ in bonds]
+    targets = [b for a, b, _ in bonds] + [a for a, b, _ in bonds]
+    atoms = Track.of_nodes(
+        "CCCCCCCOO",
+        (sources, targets),
+        places=places,
+        bonds=[kind for *_, kind in bonds] * 2,
+        notes=[f"atom {atom}" for atom in range(9)],
+        focus=6,
+    )
+    along = edges(torch.tensor([sources, targets]), self_loops=True)
+    layers = [Attention(visibility=along), Attention(visibility=along)]
+    readout = Attention(kind="cross")
+    holder = nn.ModuleDict({"layers": nn.ModuleList(layers), "readout": readout})
+    with record(holder) as seen:
+        for layer in layers:
+            layer.run(torch.randn(1, 2, 9, 6), torch.randn(1, 2, 9, 6), torch.randn(1, 2, 9, 6))
+        readout.run(torch.randn(1, 2, 1, 6), torch.randn(1, 2, 9, 6), torch.randn(1, 2, 9, 6))
+    trace = Trace.of(seen, {"atoms": atoms, "molecule": Track(labels=("solubility −1.68",))}, pedigree=PEDIGREE)
+    return replace(trace, opens=("layers.1", None))
+
+
+MADE = {"patches": patches_trace, "frames": frames_trace, "nodes": nodes_trace, "molecule": molecule_trace}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -111,7 +140,7 @@ def test_version_two_is_written_only_for_what_version_one_cannot_hold() -> None:
         name: json.loads((FOLDER / f"{name}.trace" / "trace.json").read_text(encoding="utf-8"))["version"]
         for name in ("causal", "cross", *MADE)
     }
-    assert version == {"causal": 1, "cross": 1, "patches": 2, "frames": 2, "nodes": 1}
+    assert version == {"causal": 1, "cross": 1, "patches": 2, "frames": 2, "nodes": 1, "molecule": 2}
 
 
 def test_pictures_are_png_files_of_the_size_that_they_say() -> None:

@@ -35,6 +35,6 @@ export const address = (name: string): string => `file://${PAGES}${name}.html`;
 
 export default function setup(): void {
   mkdirSync(PAGES, { recursive: true });
-  const examples = { lecture, needle, persian, chinese, pieces, causal, odd, layers, empty, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes") };
+  const examples = { lecture, needle, persian, chinese, pieces, causal, odd, layers, empty, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes"), molecule: () => golden("molecule") };
   for (const [name, example] of Object.entries(examples)) writeFileSync(`${PAGES}${name}.html`, page(example()));
 }

@@ -88,7 +88,29 @@ test("a node looks along its edges, and at nobody else", async ({ page }) => {
   expect(strangers).toEqual([]);
 });
 
-for (const name of ["patches", "frames", "nodes"]) {
+test("a molecule shows its bonds, what several layers carry, and what the read-out looks at", async ({ page }) => {
+  const strangers = await visit(page, "molecule", "");
+  await expect(page.getByRole("button", { name: "Molecule", exact: true })).toHaveAttribute("aria-current", "page");
+  await expect(page.locator(".which").first()).toHaveText("query 6: C");
+  await expect(page.locator(".sceneview p.note")).toContainText("C: atom 6.");
+  const drawn = () => scene(page).evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL());
+  const own = await drawn();
+  await page.getByLabel("Edges").selectOption("over 2 layers");
+  await expect(page.locator(".sceneview p.note")).toContainText("multiplied along the paths of 2 layers");
+  await expect.poll(drawn).not.toBe(own);
+  const two = await drawn();
+  await page.getByLabel("Edges").selectOption("all");
+  await expect.poll(drawn).not.toBe(two);
+  await page.getByLabel("Site").selectOption("readout");
+  await expect(page.getByLabel("Edges")).toHaveCount(0);
+  await expect(page.locator(".tokens").getByRole("button")).toHaveText("solubility −1.68");
+  const { trace, tensors } = golden("molecule");
+  const row = await new Engine(parse(assemble(trace, tensors))).row(2, 0, 0);
+  await expect(page.locator(".reading .number").nth(1)).toHaveText(String(Number(Math.max(...row).toPrecision(4))));
+  expect(strangers).toEqual([]);
+});
+
+for (const name of ["patches", "frames", "nodes", "molecule"]) {
   test(`a scene of ${name} is the same at every visit, and axe finds nothing in it`, async ({ page }) => {
     test.slow();
     const drawn: string[] = [];

@@ -71,7 +71,8 @@ export class App {
     const { site, head } = openingOf(trace);
     const opening = trace.sites[site];
     const audible = opening !== undefined && opening.query !== opening.key && trace.sequences[opening.key]?.sound?.audio;
-    this.view.value = audible ? "scene" : trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
+    const graph = opening !== undefined && trace.sequences[opening.key]?.kind === "nodes" && trace.sequences[opening.key]?.places;
+    this.view.value = audible || graph ? "scene" : trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
     [this.site.value, this.head.value, this.heads.value] = [site, head ?? 0, head === null ? "mean" : "one"];
     this.scale.value = scaleOf(trace);
     this.restore(location.hash);

@@ -25,7 +25,14 @@ export interface Sequence {
   sound?: { low: readonly number[]; high: readonly number[]; seconds: number; audio?: { media: string; data: string } | null } | null;
   /** Where nodes are drawn: from the left and from above, 0 to 1. */
   places?: (readonly [number, number])[] | null;
+  /** The kind of each edge of a molecule. */
+  bonds?: Bond[] | null;
+  /** What else is known of each position, such as a node's predicted label. */
+  notes?: string[] | null;
+  /** The position that the sequence was made for. */
+  focus?: number | null;
 }
+export type Bond = "single" | "double" | "triple" | "aromatic";
 
 export type Score = { kind: "product"; factor: number } | { kind: "additive" } | { kind: "leaky"; slope: number } | { kind: "dense" };
 export interface Native {
@@ -65,7 +72,7 @@ export interface Site {
   posterior?: boolean;
 }
 
-/** Version 2 adds pictures, sounds and places to sequences. */
+/** Version 2 adds pictures, sounds, places, bonds, notes and a focus to sequences. */
 export const VERSIONS: readonly number[] = [1, 2];
 
 export interface Trace {

@@ -9,7 +9,9 @@ import { errorRate, links, meanOf, pharaoh } from "../src/link";
 import type { Site, Trace } from "../src/provider";
 import { naming } from "../src/view/ruler";
 import { LeastRecent } from "../src/recent";
+import { journey, ways } from "../src/scene/hop";
 import { arranged, spread } from "../src/scene/layout";
+import { arrowhead, roads, strokes, toScale } from "../src/scene/road";
 import { lines } from "../src/view/about";
 import { effect, signal } from "../src/signal";
 import { preferred, spoken, type Word } from "../src/strings/strings";
@@ -215,4 +217,49 @@ test("nodes that lie on each other are moved apart, inside of a phone's frame", 
 
 test("settings within settings are told by their dotted names", () => {
   expect(lines({ model: { dim: 4, bias: null }, heads: [1, 2] })).toEqual([["model.dim", 4], ["heads", [1, 2]]]);
+});
+
+describe("the edges of a graph", () => {
+  test("join two nodes once, with their direction and bond", () => {
+    const bonds = ["double", "double", "single", "aromatic"] as const;
+    expect(roads({ edges: [[0, 1, 2, 3], [1, 0, 1, 3]], bonds: [...bonds] })).toEqual([
+      { source: 0, target: 1, both: true, bond: "double" },
+      { source: 2, target: 1, both: false, bond: "single" },
+    ]);
+    expect(roads({ edges: [[0, 0], [1, 1]] })).toEqual([{ source: 0, target: 1, both: false, bond: null }]);
+  });
+  test("have as many strokes as their bond, beside each other", () => {
+    const ys = (bond: "single" | "double" | "triple" | "aromatic" | null): number[] => strokes([0, 0], [10, 0], bond, 4).map(({ from, to }) => (expect(from[1]).toBe(to[1]), from[1]));
+    expect([ys(null), ys("single"), ys("double"), ys("triple")]).toEqual([[0], [0], [-2, 2], [-4, 0, 4]]);
+    expect(strokes([0, 0], [0, 10], "aromatic", 4).map(({ dashed }) => dashed)).toEqual([false, true]);
+  });
+  test("end in an arrow that touches the circle of the node", () => {
+    const [tip, one, other] = arrowhead([0, 0], [0, 20], 5, 4);
+    expect(tip).toEqual([0, 15]);
+    expect([one[1], other[1], Math.abs(one[0] - other[0])]).toEqual([11, 11, 4]);
+  });
+  test("keep their lengths in proportion, and are not longer than they need be", () => {
+    const joined = roads({ edges: [[0, 1], [1, 2]] });
+    const { places, height } = toScale([[0, 0], [1, 0], [1, 0.5]], joined, 400, 300, 20, 1000);
+    expect([places, height]).toEqual([[[20, 20], [380, 20], [380, 200]], 200 + 20]);
+    const short = toScale([[0, 0], [1, 0], [1, 0.5]], joined, 400, 300, 20, 90).places;
+    expect(short[1]![0] - short[0]![0]).toBe(90);
+    expect(toScale([[0.5, 0.5]], [], 400, 300, 20, 90).places).toEqual([[200, 20]]);
+  });
+  test("carry the product of the weights of several layers", () => {
+    const random = new Random(3);
+    const layer = (): number[][] => Array.from({ length: 5 }, () => {
+      const row = Array.from({ length: 5 }, () => random.next());
+      const sum = row.reduce((a, b) => a + b);
+      return row.map((weight) => weight / sum);
+    });
+    const [first, last] = [layer(), layer()];
+    const { reached, carried } = journey([first, last], 2);
+    for (let key = 0; key < 5; key++) expect(reached[key]).toBeCloseTo(last[2]!.reduce((sum, weight, node) => sum + weight * first[node]![key]!, 0), 12);
+    expect(reached.reduce<number>((sum, share) => sum + share!, 0)).toBeCloseTo(1, 12);
+    expect(Math.max(...carried.map(([, , amount]) => amount))).toBeCloseTo(Math.max(...last[2]!), 12);
+    const hidden = journey([[[1, null], [0, 1]], [[0.5, 0.5], [null, 1]]], 1);
+    expect(hidden).toEqual({ reached: [null, 1], carried: [[1, 1, 1]] });
+    expect(ways([[0, null], [0.25, 0.75]])).toEqual([[1, 0, 0.25], [1, 1, 0.75]]);
+  });
 });

@@ -145,6 +145,8 @@ class Attention(nn.Module):
         parts = {"visibility": visibility, "_site": self} | ({} if bias is None else {"bias": bias})
         other.__dict__.update(self.__dict__, **own, **parts)
         other.__dict__["_chosen"] = choices.setdefault((visibility, condition(other.bias)), {})
+        if (of := getattr(self.__dict__.get("run"), "of", None)) is not None:
+            other.__dict__["run"] = of(other)  # an observer's, which would run the attention that it was made for
         return other
 
     def explain(

@@ -15,12 +15,15 @@ import torch
 from foveate.attention import Attention, Positions, Rotary, bigbird, causal, padding, predicate, record
 from foveate.attention.efficient.linformer import LinformerAttention
 from foveate.attention.score import Additive
+from foveate.data.graph import Graph
+from foveate.data.graph_batch import GraphBatch
 from foveate.errors import DataError, SetupError, UsageError
 from foveate.inspect.step import steps
 from foveate.inspect.tile import TraceProvider
 from foveate.inspect.trace import Trace, Track, given, observe, read_trace, standalone, trace_writer, write_trace
 from foveate.inspect.trace import html as page_module
 from foveate.inspect.trace.html import packed
+from foveate.models.graph_encoder import GraphAttentionConfig
 
 LABELS = ["▁a", "b", "▁c.", "▁d", "▁e"]
 
@@ -114,6 +117,22 @@ def test_observing_changes_no_answer_and_leaves_no_trace_in_the_model(model: Lay
     with observe(model):
         assert torch.equal(model(x), plain)
     assert "run" not in vars(model.layers[0])
+
+
+def test_observing_a_model_over_a_graph_sees_its_edges_alone_and_changes_no_answer() -> None:
+    graph = Graph(features=np.random.default_rng(0).random((5, 3)), edges=np.array([[0, 1, 2], [1, 2, 3]]))
+    batch, model = GraphBatch.of([graph]), GraphAttentionConfig(head_dim=2).build(3, 2).eval()
+    with torch.no_grad():
+        answer = model(batch)
+        with observe(model) as observation:
+            assert torch.equal(model(batch), answer)
+    trace = Trace.of(observation, {"nodes": Track.of_nodes("abcde", batch.edges)})
+    assert [(site.kind, site.layer, site.heads) for site in trace.sites] == [("graph", 0, 8), ("graph", 1, 1)]
+    _, seen = trace.sites[0].weights(0)
+    assert seen is not None
+    assert seen.int().tolist() == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 1]]
+    assert trace.pedigree.difference == pytest.approx(0, abs=1e-6)
+    assert not [module for module in model.modules() if "run" in vars(module)]
 
 
 def test_features_are_kept_in_16_bits_with_values_and_the_statistic_of_what_is_kept(trace: Trace) -> None:

@@ -5,19 +5,23 @@ import { css, cssAt, INK, readableOn } from "../colour";
 import { h } from "../dom";
 import { direction } from "../label";
 import type { Sequence } from "../provider";
-import { arranged, spread } from "./layout";
+import { arranged, spread, type Place } from "./layout";
+import { arrowhead, roads, strokes, toScale } from "./road";
 import { listen, sized, strengths, type Listener, type Scene, type Shown } from "./scene";
 
 /** More nodes than so many are a cloud and no picture. */
 export const MOST_NODES = 300;
 const [WIDEST, EDGE] = [720, 34];
+/** Pixels of an edge at most. */
+const LONGEST = 96;
 
 export function nodes(app: App, sequence: Sequence, length: number, listener: Listener): Scene {
   const canvas = h("canvas", { className: "scene", tabIndex: 0, role: "application", "aria-label": app.say("scene.nodes") });
   const element = h("div", { className: "scenebox" }, canvas);
-  const edges = (sequence.edges?.[0] ?? []).map((source, at) => [source, sequence.edges![1][at]!] as const);
-  const unit = sequence.places ?? arranged(length, edges);
-  let places: (readonly [number, number])[] = [];
+  const lines = roads(sequence);
+  const molecule = Boolean(sequence.bonds);
+  const unit = sequence.places ?? arranged(length, lines.map(({ source, target }) => [source, target] as const));
+  let places: Place[] = [];
   let size = 20;
   let laidOut = 0;
   listen(canvas, listener, (x, y) => {
@@ -25,15 +29,20 @@ export function nodes(app: App, sequence: Sequence, length: number, listener: Li
     const best = near.indexOf(Math.min(...near));
     return best >= 0 && near[best]! < 1.6 * size ? best : null;
   });
-  const draw = ({ weights, seen, query, key }: Shown): void => {
+  let height = 0;
+  const draw = ({ weights, seen, query, key, carried }: Shown): void => {
     const width = Math.min(WIDEST, Math.max(300, element.clientWidth || WIDEST));
-    const height = 0.72 * width;
     // As large as a quarter of the room that a node has, so that neighbours stand apart on a phone, too.
     size = Math.max(5, Math.min(20, (0.18 * width) / Math.sqrt(length)));
     if (width !== laidOut) {
-      const placed = unit.map(([x, y]) => [EDGE + x * (width - 2 * EDGE), EDGE + y * (height - 2 * EDGE)] as const);
-      // Places that the trace gives are meant.
-      places = sequence.places ? placed : spread(placed, 2.3 * size, [size + 4, size + 4, width - size - 4, height - size - 18]);
+      if (sequence.places) {
+        // Places that the trace gives are meant, and so are their distances.
+        ({ places, height } = toScale(unit, lines, width, 0.8 * width, EDGE, LONGEST));
+      } else {
+        height = 0.72 * width;
+        const placed = unit.map(([x, y]) => [EDGE + x * (width - 2 * EDGE), EDGE + y * (height - 2 * EDGE)] as const);
+        places = spread(placed, 2.3 * size, [size + 4, size + 4, width - size - 4, height - size - 18]);
+      }
       laidOut = width;
     }
     const context = sized(canvas, width, height);
@@ -41,18 +50,55 @@ export function nodes(app: App, sequence: Sequence, length: number, listener: Li
     const ink = INK[theme];
     context.fillStyle = css(ink.paper);
     context.fillRect(0, 0, width, height);
-    const line = (a: number, b: number, width: number, colour: string): void => {
+    const line = (from: Place, to: Place, width: number, colour: string): void => {
       context.strokeStyle = css(colour);
       context.lineWidth = width;
       context.beginPath();
-      context.moveTo(...places[a]!);
-      context.lineTo(...places[b]!);
+      context.moveTo(...from);
+      context.lineTo(...to);
       context.stroke();
     };
-    for (const [a, b] of edges) if (a !== b) line(a, b, 1, ink.grid);
+    const tip = (from: number, to: number, size: number, radius: number, colour: string): void => {
+      context.fillStyle = css(colour);
+      context.beginPath();
+      for (const corner of arrowhead(places[from]!, places[to]!, radius, size)) context.lineTo(...corner);
+      context.fill();
+    };
+    for (const { source, target, both, bond } of lines) {
+      for (const { from, to, dashed } of strokes(places[source]!, places[target]!, bond, 5)) {
+        context.setLineDash(dashed ? [4, 3] : []);
+        line(from, to, molecule ? 1.8 : 1, molecule ? ink.quiet : ink.grid);
+      }
+      context.setLineDash([]);
+      if (!both && !molecule) tip(source, target, 6, size + 1, ink.quiet);
+    }
     const shades = weights ? strengths(app, weights, seen) : null;
-    if (query !== null && weights) {
-      weights.forEach((weight, at) => at !== query && weight !== null && weight > 0 && line(query, at, 1.5 + 8 * Math.sqrt(shades![at]!), ink.link));
+    /** A weight as the width of an edge; of a node for itself, as a ring. */
+    const way = (target: number, source: number, strength: number): void => {
+      const wide = 1.5 + 8 * Math.sqrt(strength);
+      if (target !== source) {
+        line(places[source]!, places[target]!, wide, ink.link);
+        tip(source, target, 5 + wide, size + 1, ink.link);
+        return;
+      }
+      context.strokeStyle = css(ink.link);
+      context.lineWidth = wide;
+      context.beginPath();
+      context.arc(...places[target]!, size + 1 + wide / 2, 0, 2 * Math.PI);
+      context.stroke();
+    };
+    const most = carried?.reduce((top, [, , amount]) => Math.max(top, amount), 1e-12) ?? 1;
+    if (carried) for (const [target, source, amount] of carried) way(target, source, amount / most);
+    else if (query !== null && weights) weights.forEach((weight, at) => weight !== null && weight > 0 && way(query, at, shades![at]!));
+    // What looks at the nodes from outside, such as the read-out of a molecule, makes areas around them.
+    else if (weights) {
+      shades!.forEach((strength, at) => {
+        if (!strength) return;
+        context.fillStyle = cssAt(scale, theme, strength).replace("rgb(", "rgba(").replace(")", ",0.35)");
+        context.beginPath();
+        context.arc(...places[at]!, size * (1 + 0.9 * Math.sqrt(strength)), 0, 2 * Math.PI);
+        context.fill();
+      });
     }
     context.font = `${size > 11 ? 13 : 11}px system-ui, "Noto Sans", "DejaVu Sans", sans-serif`;
     context.textBaseline = "middle";

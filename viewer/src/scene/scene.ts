@@ -4,6 +4,7 @@ import type { App } from "../app";
 import { css, cssAt, INK, strength } from "../colour";
 import { lift } from "../lift";
 import type { Sequence } from "../provider";
+import type { Carried } from "./hop";
 
 export interface Shown {
   /** One query's weights; null where it may not look. Null while they are not there. */
@@ -13,6 +14,8 @@ export interface Shown {
   /** The query, where this sequence is the queries' too. */
   query: number | null;
   key: number | null;
+  /** Of a graph: how much goes along edges, where more than the query's own are drawn. */
+  carried?: readonly Carried[] | null;
 }
 
 export interface Scene {

@@ -5,10 +5,12 @@ import { rowOf, seenBy } from "../row";
 import { choice, h, refill, replace } from "../dom";
 import type { Sequence, Site, Trace } from "../provider";
 import { frames, type FramesScene } from "../scene/frames";
+import { journey, layersBefore, ways, weightsOf, type Journey } from "../scene/hop";
 import { MOST_NODES, nodes } from "../scene/nodes";
 import { patches } from "../scene/patches";
 import type { Listener, Scene, Style } from "../scene/scene";
 import { effect, signal, untracked } from "../signal";
+import { printable } from "../label";
 import { legend } from "./legend";
 import { Listening } from "./listening";
 import { Reading } from "./reading";
@@ -24,6 +26,8 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
   const style = signal<Style>("light");
   const playing = signal(false);
   const hovered = signal<number | null>(null);
+  /** The edges of a graph that are drawn: the query's own, all, or those of so many layers. */
+  const drawing = signal<"own" | "all" | number>("own");
   const [controls, stage, facts] = [h("div", { className: "controls" }), h("div", { className: "scenes" }), h("p", { className: "note" })];
   const reading = new Reading(app, (query, key) => ({ query, key, code: undefined, level: 0 }));
   const section = h("section", { className: "sceneview", "aria-label": app.say("view.scene") }, controls, stage, facts, legend(app, { row: true, style: () => (app.sequence("key")?.kind !== "nodes" && app.sequence("key")?.picture ? style.value : "heat") }));
@@ -39,6 +43,7 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
   /** Told once there is another recording to listen to. */
   const rebuilt = signal(0);
   let weights: (number | null)[] | null = null;
+  let trip: Partial<Journey> = {};
   let seen = 1;
   const paint = (): void => {
     const { query, key } = chosen();
@@ -48,7 +53,7 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
       const here = made.listening?.transcript && made.listening.peak(made.listening.unit) === key ? null : key;
       const marks = { query: own ? query : null, key: app.cursor.peek() ? (hovered.peek() ?? here) : hovered.peek() };
       const row = made.listening?.heard(weights) ?? { weights };
-      scene.draw(side === "query" ? { weights: null, seen, query, key: null } : { ...row, seen, ...marks });
+      scene.draw(side === "query" ? { weights: null, seen, query, key: null } : { ...row, seen, ...marks, carried: trip.carried ?? null });
     }
   };
   const watch = new ResizeObserver(paint);
@@ -63,8 +68,10 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
       void app.language.value;
       untracked(() => {
         fresh ||= !app.cursor.value;
-        app.cursor.value ??= { query: 0, key: 0 };
-        weights = null;
+        app.cursor.value ??= beginning(app);
+        [weights, trip] = [null, {}];
+        const graph = app.sequence("key")?.kind === "nodes" && site.query === site.key;
+        if (!graph || (typeof drawing.value === "number" && drawing.value > layersBefore(app, app.site.value).length)) drawing.value = "own";
         made.listening?.close();
         made = build(app, site, style, (index, side) => side === "hover" ? (hovered.value = index) : index !== null && look(index, side));
         replace(stage, ...made.scenes.map(({ scene }) => scene.element), made.tokens?.element ?? made.listening?.transcript?.element ?? null);
@@ -82,17 +89,19 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
       const { site, head } = app;
       const query = app.cursor.value?.query ?? 0;
       void [app.scale.value, app.theme.value, style.value, app.cursor.value, rebuilt.value];
+      const edges = drawing.value;
       made.tokens?.draw(query);
       paint();
       const signal = latest.next();
-      Promise.all([rowOf(app, site.value, head.value, query, signal), seenBy(app, site.value, head.value, query), made.listening?.read(signal)]).then(([row, count]) => {
+      Promise.all([rowOf(app, site.value, head.value, query, signal), seenBy(app, site.value, head.value, query), travelled(app, edges, query, signal), made.listening?.read(signal)]).then(([own, count, along]) => {
         if (signal.aborted) return;
-        [weights, seen] = [row, count];
+        const row = along.reached ?? own;
+        [weights, trip, seen] = [row, along, count];
         if (fresh && made.listening?.transcript) ask(query);
         fresh = false;
         app.unknown.value ||= row.some(Number.isNaN);
         paint();
-        facts.textContent = [told(app, row), made.listening?.told(row)].filter(Boolean).join(" ");
+        facts.textContent = [told(app, row), noted(app, query), typeof edges === "number" ? app.say("scene.product", { count: edges }) : "", made.listening?.told(row)].filter(Boolean).join(" ");
       }).catch((error: unknown) => !calledOff(error) && (facts.textContent = app.failure(error)));
     }),
     effect(() => {
@@ -111,6 +120,7 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
         h("span", { className: "which" }, `${app.say("query")} ${query}: `, h("bdi", {}, app.label("query", query))),
         button("scene.after", "›", () => ask(chosen().query + 1)),
         ...(made.listening?.player ? made.listening.buttons() : [h("button", { onclick: () => (playing.value = !plays), "aria-pressed": String(plays) }, app.say(plays ? "scene.stop" : "scene.play"))]),
+        edgesChoice(app, drawing.value, (chosen) => (drawing.value = chosen)),
         pictured ? choice(app.say("scene.style"), (["light", "heat"] as const).map((name) => [name, app.say(`scene.${name}`)] as const), style.value, (name) => (style.value = name)) : null,
         h("span", { className: "note" }, app.say(made.listening?.transcript ? (made.listening.player ? "sound.choose" : "sound.point") : "scene.marks")));
     }),
@@ -184,6 +194,34 @@ function tokens(app: App, site: Site, choose: (query: number) => void): { elemen
     refill(element, ...Array.from({ length: count }, (_, at) => h("button", { className: "token", dir: "auto", "aria-pressed": String(from + at === query), onclick: () => choose(from + at) }, app.label("query", from + at))));
   };
   return { element, draw };
+}
+
+/** Where a reader begins: at the position that a sequence was made for. */
+function beginning(app: App): { query: number; key: number } {
+  return { query: app.sequence("query")?.focus ?? 0, key: app.sequence("key")?.focus ?? 0 };
+}
+
+function edgesChoice(app: App, chosen: "own" | "all" | number, choose: (which: "own" | "all" | number) => void): HTMLElement | null {
+  const { query, key, keys } = app.current;
+  if (app.sequence("key")?.kind !== "nodes" || query !== key || keys > MOST_NODES) return null;
+  const deeper = layersBefore(app, app.site.value).slice(1).map((_, at) => [String(at + 2), app.say("scene.layers", { count: at + 2 })] as const);
+  const options = [["own", app.say("scene.own")] as const, ["all", app.say("scene.all")] as const, ...deeper];
+  return choice(app.say("scene.edges"), options, String(chosen), (name) => choose(name === "own" || name === "all" ? name : Number(name)));
+}
+
+/** What the edges carry, where more than the query's own are drawn. */
+async function travelled(app: App, edges: "own" | "all" | number, query: number, signal: AbortSignal): Promise<Partial<Journey>> {
+  const { site, head } = app;
+  if (edges === "own") return {};
+  if (edges === "all") return { carried: ways(await weightsOf(app, site.value, head.value, signal)) };
+  const layers = layersBefore(app, site.value).slice(-edges);
+  return journey(await Promise.all(layers.map((layer) => weightsOf(app, layer, null, signal))), query);
+}
+
+/** What else is known of the query. */
+function noted(app: App, query: number): string {
+  const note = app.sequence("query")?.notes?.[query];
+  return note ? `${app.label("query", query)}: ${printable(note)}.` : "";
 }
 
 function told(app: App, row: readonly (number | null)[]): string {

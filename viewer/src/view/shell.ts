@@ -82,7 +82,7 @@ export class Shell {
   private nameOf(view: View): string {
     const { app } = this;
     const kind = app.sequence("key")?.kind;
-    const shown = kind === undefined || kind === "tokens" ? app.sequence("query")?.kind : kind;
+    const shown = kind === undefined || kind === "tokens" ? app.sequence("query")?.kind : app.sequence("key")?.bonds ? "molecule" : kind;
     return app.say(view === "scene" && shown && shown !== "tokens" ? `view.${shown}` : `view.${view}`);
   }
 

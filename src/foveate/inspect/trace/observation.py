@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -118,7 +119,8 @@ def observe(model: nn.Module, *, values: bool = True, check: bool = True) -> Ite
         observation = Observation(recording)
         watched = [(name, module) for name, module in model.named_modules() if _runs(module)]
         for name, module in watched:
-            module.run = _watching(observation, name, module, values, check)
+            run: Callable[..., Tensor] = module.run  # type: ignore[assignment]
+            module.run = _Watched(observation, name, module, run, values, check)
         try:
             yield observation
         finally:
@@ -130,27 +132,37 @@ def _runs(module: nn.Module) -> bool:
     return callable(getattr(module, "run", None)) and callable(getattr(module, "explain", None))
 
 
-def _watching(
-    observation: Observation, name: str, module: nn.Module, values: bool, check: bool
-) -> Callable[..., Tensor]:
-    run: Callable[..., Tensor] = module.run  # type: ignore[assignment]
+@dataclass(frozen=True, eq=False)
+class _Watched:
+    """`run` of a module, which is observed."""
 
-    def watched(query: Tensor, key: Tensor, value: Tensor, **keywords: Any) -> Tensor:
-        context = run(query, key, value, **keywords)
+    observation: Observation
+    name: str
+    module: nn.Module
+    run: Callable[..., Tensor]
+    values: bool
+    check: bool
+
+    def of(self, module: nn.Module) -> "_Watched":
+        """The same for an attention that `Attention.over` has made of this one."""
+        return replace(self, module=module, run=partial(type(module).run, module))  # type: ignore[arg-type]
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor, **keywords: Any) -> Tensor:
+        observation, module = self.observation, self.module
+        context = self.run(query, key, value, **keywords)
         with torch.no_grad():
             if not isinstance(module, Attention):
                 kind: SiteKind = "self" if query.shape[2] == key.shape[2] else "cross"
                 explain: Callable[..., Explanation] = module.explain  # type: ignore[assignment]
-                observation.others.append(_Explained(name, kind, explain(query, key, value, at=keywords.get("at"))))
+                explanation = explain(query, key, value, at=keywords.get("at"))
+                observation.others.append(_Explained(self.name, kind, explanation))
             else:
-                if values and observation.recording.records:
+                if self.values and observation.recording.records:
                     observation.values[id(observation.recording.records[-1])] = value.detach()
-                if check and not keywords.get("dropout"):
+                if self.check and not keywords.get("dropout"):
                     far = _difference(module, query, key, value, context, keywords)
                     observation.difference = far if observation.difference is None else max(observation.difference, far)
         return context
-
-    return watched
 
 
 def _difference(
