@@ -173,7 +173,7 @@ def _of_run(arguments: argparse.Namespace) -> Any:
 def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     """The steps of one query, or an alignment, in the terminal or in a file."""
     from foveate.inspect import alignment, terminal, times, write
-    from foveate.inspect.view import gazes, hears
+    from foveate.inspect.view import gazes, hears, is_graph
 
     if arguments.steps is not None:
         _walk(arguments, sight.trace)
@@ -185,6 +185,10 @@ def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     if heard is not None:
         _draw_times(arguments, sight.trace, heard)
         return
+    links = (arguments.out or "").lower().endswith(".pharaoh")
+    if drawn is None and not links and is_graph(sight.trace, _site(arguments, sight.trace)):
+        _draw_graph(arguments, sight.trace)
+        return
     if drawn is None:
         drawn = alignment(sight.trace, site=_site(arguments, sight.trace), head=arguments.head)
     drawn = drawn.words() if arguments.words else drawn
@@ -195,7 +199,7 @@ def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     if _pictured(arguments.out) and gazes(sight.trace, site):
         _draw_gaze(arguments, drawn, sight.trace, site)
         return
-    if arguments.out.lower().endswith(".pharaoh"):
+    if links:
         drawn = drawn.without_specials()
     say(f"Wrote {write(drawn, arguments.out, scale=arguments.scale, dpi=_dpi(arguments))}.")
 
@@ -222,6 +226,19 @@ def _draw_times(arguments: argparse.Namespace, trace: "Trace", heard: "TimeAlign
     frames = trace.tracks[trace.sites[trace.opening[0] if site is None else trace.index(site)].key]
     path = write_times(heard, arguments.out, sound=frames.sound, picture=frames.picture, dpi=_dpi(arguments))
     say(f"Wrote {path}.")
+
+
+def _draw_graph(arguments: argparse.Namespace, trace: "Trace") -> None:
+    """A graph or a molecule with its weights, in a file; in the terminal the strongest weights."""
+    from foveate.inspect.figure.picture_file import write_drawing
+    from foveate.inspect.view import graph
+
+    drawing, lines = graph(trace, site=_site(arguments, trace), head=arguments.head)
+    if arguments.out is None:
+        print(lines)
+        return
+    title = lines.partition("\n")[0]
+    say(f"Wrote {write_drawing(drawing, lines, arguments.out, title=title, dpi=_dpi(arguments))}.")
 
 
 def _walk(arguments: argparse.Namespace, trace: "Trace") -> None:

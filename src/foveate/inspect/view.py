@@ -7,6 +7,7 @@ import numpy as np
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment, join_pieces
+from foveate.inspect.figure.graph_figure import MOST, graph_lines, graph_svg
 from foveate.inspect.figure.pdf import pdf
 from foveate.inspect.figure.raster import DPI, rasterised
 from foveate.inspect.figure.scale import Hue, Scale, shaded
@@ -89,6 +90,43 @@ def gazes(trace: "Trace", site: int | str | None = None) -> bool:
     grid, text = trace.tracks[here.key], trace.tracks[here.query]
     whole = grid.grid is not None and grid.grid[0] * grid.grid[1] == len(grid)
     return grid.kind == "patches" and whole and text.kind == "tokens" and here.shows != "projected"
+
+
+def is_graph(trace: "Trace", site: int | str | None = None) -> bool:
+    """Whether a site, or the one that `trace` opens with, looks at the nodes of a graph that a drawing can show."""
+    here = trace.sites[_site(trace, site)]
+    track = trace.tracks[here.key]
+    drawable = track.kind == "nodes" and track.edges is not None and here.shows != "projected"
+    return drawable and len(track) <= MOST and here.queries in (1, here.keys)
+
+
+def graph(
+    trace: "Trace", *, site: int | str | None = None, head: int | None = None, query: int | None = None
+) -> tuple[str, str]:
+    """A drawing of a graph or a molecule as SVG, and its strongest weights as lines of text.
+
+    Without a site and a head, this is `trace.opening`; without a head, the mean of all heads. Without a `query`, it is
+    the node that the track was made for, if there is one, otherwise all edges are drawn. Raises UsageError for a site
+    whose keys are not the nodes of a graph, and for a query that does not exist.
+    """
+    number = _site(trace, site)
+    here = trace.sites[number]
+    if not is_graph(trace, number):
+        raise UsageError(f"{here.title} does not look at a graph of up to {MOST} nodes: its keys are {here.key!r}.")
+    if site is None and head is None:
+        head = trace.opening[1]
+    track, heads = trace.tracks[here.key], range(here.heads) if head is None else [_head(here, head)]
+    own = here.query == here.key
+    query = track.focus if query is None and own else query
+    if query is not None and not 0 <= query < here.queries:
+        raise UsageError(f"{here.title} has no query {query}: it has {here.queries}, counted from 0.")
+    weights = _exact(trace, here, heads).weights
+    seen = f", what {track.labels[query]} looks at" if own and query is not None else ""
+    which = "mean of all heads" if head is None else f"head {head}"
+    title = f"{here.title}, {which if here.heads > 1 else 'its head'}{seen}"
+    drawing = graph_svg(track, weights, query=query if own else None, title=title)
+    averaged = weights if query is not None or len(weights) == 1 else weights.mean(0, keepdims=True)
+    return drawing, f"{title}\n{graph_lines(track, averaged, query=query)}"
 
 
 def figure(

@@ -92,8 +92,8 @@ def write_times(
     return path
 
 
-GAZES = (".svg", ".pdf", ".png")
-"""The endings of a gaze; alignments are written by the others of `KINDS`."""
+PICTURES = (".svg", ".pdf", ".png")
+"""The endings of pictures; alignments are written by the others of `KINDS`."""
 
 
 def write_gaze(
@@ -110,9 +110,26 @@ def write_gaze(
     not take; `DataError` if the file cannot be written.
     """
     path = Path(path)
-    if path.suffix.lower() not in GAZES:
-        raise UsageError(f"{path}: a gaze is written as {', '.join(GAZES)}.")
+    if path.suffix.lower() not in PICTURES:
+        raise UsageError(f"{path}: a gaze is written as {', '.join(PICTURES)}.")
     written(path, _drawn(gaze_svg(alignment, picture=picture, title=title), path, title or "Gaze", dpi), "gaze")
+    return path
+
+
+def write_drawing(drawing: str, text: str, path: str | Path, *, title: str, dpi: int | float = DPI) -> Path:
+    """Write a drawing of a graph as `.svg`, `.pdf` or `.png`, or its lines of text as `.txt`, by the file's ending.
+
+    Raises `UsageError`, which lists the endings, for another ending, and `DataError` if the file cannot be written.
+    """
+    path = Path(path)
+    endings = {kind: KINDS[kind] for kind in PICTURES} | {".txt": "its weights"}
+    if path.suffix.lower() not in endings:
+        choices = "; ".join(f"{kind} ({what})" for kind, what in endings.items())
+        raise UsageError(
+            f"{path}: a graph is not written as {path.suffix or 'a file without ending'!r}. Choose {choices}."
+        )
+    content = f"{text}\n".encode() if path.suffix.lower() == ".txt" else _drawn(drawing, path, title, dpi)
+    written(path, content, "graph")
     return path
 
 

@@ -119,8 +119,7 @@ def observe(model: nn.Module, *, values: bool = True, check: bool = True) -> Ite
         observation = Observation(recording)
         watched = [(name, module) for name, module in model.named_modules() if _runs(module)]
         for name, module in watched:
-            run: Callable[..., Tensor] = module.run  # type: ignore[assignment]
-            module.run = _Watched(observation, name, module, run, values, check)
+            module.run = _Watched(observation, name, module, module.run, values, check)
         try:
             yield observation
         finally:
@@ -143,9 +142,9 @@ class _Watched:
     values: bool
     check: bool
 
-    def of(self, module: nn.Module) -> "_Watched":
+    def of(self, module: Attention) -> "_Watched":
         """The same for an attention that `Attention.over` has made of this one."""
-        return replace(self, module=module, run=partial(type(module).run, module))  # type: ignore[arg-type]
+        return replace(self, module=module, run=partial(type(module).run, module))
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, **keywords: Any) -> Tensor:
         observation, module = self.observation, self.module
