@@ -121,9 +121,9 @@ def graph(
     if query is not None and not 0 <= query < here.queries:
         raise UsageError(f"{here.title} has no query {query}: it has {here.queries}, counted from 0.")
     weights = _exact(trace, here, heads).weights
-    seen = f", what {track.labels[query]} looks at" if own and query is not None else ""
+    about = f", what {track.labels[query]} looks at" if own and query is not None else ""
     which = "mean of all heads" if head is None else f"head {head}"
-    title = f"{here.title}, {which if here.heads > 1 else 'its head'}{seen}"
+    title = f"{here.title}, {which if here.heads > 1 else 'its head'}{about}"
     drawing = graph_svg(track, weights, query=query if own else None, title=title)
     averaged = weights if query is not None or len(weights) == 1 else weights.mean(0, keepdims=True)
     return drawing, f"{title}\n{graph_lines(track, averaged, query=query)}"

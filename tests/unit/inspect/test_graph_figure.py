@@ -27,7 +27,7 @@ def widths(drawing: str) -> list[float]:
 def test_edges_of_a_query_are_as_wide_as_their_weights_and_a_ring_is_its_own() -> None:
     drawing = graph_svg(PATH, WEIGHTS, query=1)
     ElementTree.fromstring(drawing)
-    assert widths(drawing) == [1 + 7 * 0.75, 8]
+    assert widths(drawing) == [6.3, 8]
     assert widths(graph_svg(PATH, WEIGHTS, query=0)) == [8]
     assert len(widths(graph_svg(PATH, WEIGHTS))) == 5
     assert "&lt;third&gt;" in drawing
@@ -61,12 +61,12 @@ def test_what_cannot_be_drawn_is_refused() -> None:
 def test_the_command_writes_the_graph_of_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = given(torch.from_numpy(WEIGHTS)[None], tracks=("nodes", "nodes"))
     trace = Trace(tracks={"nodes": PATH}, sites=(site,))
-    kept = str(write_trace(trace, tmp_path / "a.trace"))
+    path = str(write_trace(trace, tmp_path / "a.trace"))
     for ending in ("svg", "pdf", "png", "txt"):
-        assert main(["look", kept, "--out", str(tmp_path / f"a.{ending}")]) == 0
+        assert main(["look", path, "--out", str(tmp_path / f"a.{ending}")]) == 0
     assert (tmp_path / "a.svg").read_text() == graph(trace)[0]
     assert (tmp_path / "a.txt").read_text() == graph(trace)[1] + "\n"
-    assert main(["look", kept, "--out", str(tmp_path / "a.doc")]) == 2
+    assert main(["look", path, "--out", str(tmp_path / "a.doc")]) == 2
     assert "a graph is not written as '.doc'" in capsys.readouterr().err
     assert graph_lines(PATH, WEIGHTS, query=2).splitlines()[0] == "0.750 ██████████ c: <third>"
     with pytest.raises(UsageError, match="no query 3"):

@@ -79,10 +79,10 @@ def graph_svg(
         parts.insert(0, text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), _font(TITLE, bold=True)))
     wide, high = max(size[0], ceil(2 * PAD + width(heading) * TITLE * 1.1)), size[1] + top
     style = f"<style>{stylesheet()}</style>" if theme == "auto" else ""
-    said = escape(f"{heading or 'Graph'}. {'; '.join(_spoken(track, levels, 8))}.")
+    description = escape(f"{heading or 'Graph'}. {'; '.join(_spoken(track, levels, 8))}.")
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" '
-        f'role="img" aria-label="{said}" font-family="{escape(FONTS)}">'
+        f'role="img" aria-label="{description}" font-family="{escape(FONTS)}">'
     )
     ground = f'<rect width="100%" height="100%" {paint.ink("paper")}/>'
     return "\n".join(part for part in (head, style, ground, *parts, "</svg>") if part) + "\n"
@@ -164,7 +164,7 @@ def _base(road: _Road, places: Sequence[Point], radius: float, paint: Paint) -> 
 def _carried(
     target: int, source: int, strength: float, places: Sequence[Point], radius: float, paint: Paint
 ) -> Iterator[str]:
-    """What a node sees along an edge, or of itself."""
+    """A weight as the width of an edge, or of a ring for a node and itself."""
     wide = 1 + 7 * strength**0.5
     if source == target:
         corners = _circle(places[target], radius + 1 + wide / 2)
@@ -201,12 +201,12 @@ def _node(track: "Track", at: int, place: Point, radius: float, levels: np.ndarr
     return "".join(parts)
 
 
-def _path(points: Sequence[Point], wide: float, paint: Paint, ink: str = "link") -> str:
+def _path(points: Sequence[Point], wide: Pixels, paint: Paint, ink: str = "link") -> str:
     line = "L".join(f"{_n(x)} {_n(y)}" for x, y in points)
     return f'<path d="M{line}" fill="none" stroke-width="{_n(wide)}" {paint.ink(ink)}/>'
 
 
-def _arrow(from_: Point, to: Point, radius: float, size: float, ink: str) -> str:
+def _arrow(from_: Point, to: Point, radius: Pixels, size: Pixels, ink: str) -> str:
     """A head whose tip touches the circle around `to`."""
     far = hypot(to[0] - from_[0], to[1] - from_[1]) or 1.0
     x, y = (to[0] - from_[0]) / far, (to[1] - from_[1]) / far
