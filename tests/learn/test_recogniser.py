@@ -18,7 +18,7 @@ Written = tuple[Sequence[int], Sequence[int]]
 """The tokens that a recogniser writes, and those of the tones."""
 BANDS, TONES, FIRST = 12, 6, 4
 """The width of a frame, the number of different tones, and the id of the first of them."""
-BATCH, STEPS = 24, 500
+BATCH, STEPS = 24, {"ctc": 350, "attention": 500, "joint": 500}
 ENCODER = TransformerEncoderConfig(
     block=BlockConfig(
         model_dim=48,
@@ -63,12 +63,12 @@ def ended(written: list[list[int]]) -> Batch:
     return Batch.of([[1, *tokens, 2] for tokens in written])
 
 
-def trained(config: RecogniserConfig) -> Recogniser:
+def trained(config: RecogniserConfig, steps: int) -> Recogniser:
     torch.manual_seed(0)
     model, generator = config.build(Vectors(BANDS), FIRST + TONES), np.random.default_rng(0)
     optimiser = torch.optim.AdamW(model.parameters(), lr=4e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, STEPS)
-    for _ in range(STEPS):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, steps)
+    for _ in range(steps):
         source, written = tunes(generator)
         optimiser.zero_grad()
         (model.loss(source, ended(written)) / BATCH).backward()
@@ -91,7 +91,7 @@ def share_in_place(pairs: list[Written]) -> float:
 
 @pytest.fixture(scope="module", params=CONFIGS)
 def recogniser(request: pytest.FixtureRequest) -> Recogniser:
-    return trained(CONFIGS[request.param])
+    return trained(CONFIGS[request.param], STEPS[request.param])
 
 
 @torch.inference_mode()

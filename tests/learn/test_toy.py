@@ -25,7 +25,7 @@ from foveate.train import Cosine
 
 BAHDANAU = BahdanauConfig(embedding_dim=32, hidden_dim=64, maxout_dim=64, dropout=0.0)
 FIXED_CONTEXT = FixedContextConfig(embedding_dim=32, hidden_dim=128, dropout=0.0)
-STEPS: dict[Rule, int] = {"copy": 300, "reverse": 300, "sort": 450}
+STEPS: dict[Rule, int] = {"copy": 180, "reverse": 180, "sort": 450}
 LONGEST = 8
 
 

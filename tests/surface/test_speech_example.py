@@ -67,6 +67,13 @@ def digits() -> ModuleType:
     return module
 
 
+@pytest.fixture
+def strings(digits: ModuleType, recordings: Path, tmp_path: Path) -> Path:
+    """The folder of strings of digits."""
+    assert digits.main([str(recordings), str(tmp_path / "digits"), "--train", "40"]) == 0
+    return tmp_path / "digits"
+
+
 def test_words_of_a_string_are_the_recordings_at_the_times_of_its_track(
     digits: ModuleType, recordings: Path, tmp_path: Path
 ) -> None:
@@ -255,16 +262,11 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleT
 
 
 def test_recognisers_are_measured_by_words_and_by_where_they_were_heard(
-    digits: ModuleType,
-    scripts: Callable[[str], ModuleType],
-    recordings: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    strings: Path, scripts: Callable[[str], ModuleType], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    digits.main([str(recordings), str(tmp_path / "digits"), "--train", "40"])
     recognition = scripts("recognition")
     results = tmp_path / "results.json"
-    command = [str(tmp_path / "digits"), "--out", str(tmp_path / "runs"), "--results", str(results)]
+    command = [str(strings), "--out", str(tmp_path / "runs"), "--results", str(results)]
     variants = ["--variant", "window-4", "--variant", "bilstm", "--variant", "neighbours-5"]
     assert recognition.main([*command, *variants, "--seconds", "0.5"]) == 0
     table = json.loads(results.read_text())["digits, 0.5 s"]
@@ -336,37 +338,32 @@ def test_german_numbers_say_units_before_tens(scripts: Callable[[str], ModuleTyp
 
 
 def test_translations_of_speech_are_measured_beside_their_rivals(
-    digits: ModuleType,
-    scripts: Callable[[str], ModuleType],
-    recordings: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    strings: Path, scripts: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    digits.main([str(recordings), str(tmp_path / "digits"), "--train", "40"])
     translation, results = scripts("translation"), tmp_path / "results.json"
-    command = [str(tmp_path / "digits"), "--out", str(tmp_path / "runs"), "--results", str(results)]
+    command = [str(strings), "--out", str(tmp_path / "runs"), "--results", str(results)]
     names = ["words", "both", "ctc", "attention, lent", "frequent"]
     variants = [text for name in names for text in ("--variant", name)]
     assert translation.main([*command, *variants, "--seconds", "0.2"]) == 0
-    pairs = (rows(tmp_path / f"digits/test{kind}.tsv") for kind in ("", ".german"))
+    pairs = (rows(strings / f"test{kind}.tsv") for kind in ("", ".german"))
     for english, german in zip(*pairs, strict=True):
         assert english[0] == german[0]
         assert german[1] == translation.german(english[1])
     table = json.loads(results.read_text())["German numbers, 0.2 s"]
     assert list(table) == names
     assert all(row["0"]["WER"] >= 0 and 0 <= row["0"]["strings right"] <= 100 for row in table.values())
-    texts = [german for _, german in rows(tmp_path / "digits/train.german.tsv")]
+    texts = [german for _, german in rows(strings / "train.german.tsv")]
     answer = max(texts, key=texts.count)
-    right = [german == answer for _, german in rows(tmp_path / "digits/test.german.tsv")]
+    right = [german == answer for _, german in rows(strings / "test.german.tsv")]
     assert table["frequent"]["0"]["strings right"] == pytest.approx(100 * sum(right) / len(right))
-    name = next(name for name, text in rows(tmp_path / "digits/test.tsv") if len(text.split()) >= 2)
-    text = translation.german(dict(rows(tmp_path / "digits/test.tsv"))[name]).split()
+    name = next(name for name, text in rows(strings / "test.tsv") if len(text.split()) >= 2)
+    text = translation.german(dict(rows(strings / "test.tsv"))[name]).split()
     for variant in ("both", "ctc"):
         transcriber = translation.Transcriber.load(tmp_path / f"runs/{variant}-0-0.2")
-        seconds = translation.heard(transcriber, tmp_path / "digits" / name, text)
+        seconds = translation.heard(transcriber, strings / name, text)
         assert len(seconds) == len(text)
-        assert all(0 <= second <= soundfile.info(tmp_path / "digits" / name).duration + 0.1 for second in seconds)
-        figures = translation.pointing(transcriber, tmp_path / "digits", [name])
+        assert all(0 <= second <= soundfile.info(strings / name).duration + 0.1 for second in seconds)
+        figures = translation.pointing(transcriber, strings, [name])
         assert 0 <= figures["pointing"] <= 100
         assert variant != "ctc" or figures["back"] == 0  # CTC writes in the order of its outputs
 
@@ -385,16 +382,15 @@ def test_a_model_begins_with_the_ears_of_a_recogniser(scripts: Callable[[str], M
 
 
 def test_a_voice_is_judged_by_a_recogniser_beside_the_sounds_that_it_learns_from(
-    digits: ModuleType,
-    scripts: Callable[[str], ModuleType],
+    strings: Path,
     recordings: Path,
+    scripts: Callable[[str], ModuleType],
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     voice, recognition = scripts("voice"), scripts("recognition")
     voice.SIZES.update({"train": 12, "valid": 4, "test": 5})
-    digits.main([str(recordings), str(tmp_path / "digits"), "--train", "20"])
-    command = [str(tmp_path / "digits"), "--out", str(tmp_path / "runs"), "--results", str(tmp_path / "other.json")]
+    command = [str(strings), "--out", str(tmp_path / "runs"), "--results", str(tmp_path / "other.json")]
     assert recognition.main([*command, "--variant", "neighbours-5", "--seconds", "0.2"]) == 0
     (recogniser,) = (tmp_path / "runs").glob("runs/neighbours-5-*")
     command = [str(recordings), "--out", str(tmp_path / "voice"), "--speaker", "ann"]

@@ -44,6 +44,17 @@ def labelled_files(
     return {"files": {"data": data, "valid_data": valid}, "tests": {"data": test}}
 
 
+def text_files() -> dict[str, Any]:
+    """The same of a task that learns from one text."""
+    return {
+        "files": {
+            "text": "training text (.gz and .xz too)",
+            "valid_text": "validation text; by default the last lines of the training text are held out",
+        },
+        "tests": {"text": "test text for language models"},
+    }
+
+
 class Entry:
     """A task: its name, a summary, the files that it reads, and its command.
 

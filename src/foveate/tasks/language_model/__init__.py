@@ -2,7 +2,7 @@
 
 import argparse
 
-from foveate.tasks.entry import Entry, Verb
+from foveate.tasks.entry import Entry, Verb, text_files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -20,11 +20,7 @@ TASK = Entry(
     name="language_model",
     home=__name__,
     summary="predict the next token of a text",
-    files={
-        "text": "training text (.gz and .xz too)",
-        "valid_text": "validation text; by default the last lines of the training text are held out",
-    },
-    tests={"text": "test text for language models"},
+    **text_files(),
     reads_columns=False,
     verb=Verb(
         name="generate",
