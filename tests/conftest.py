@@ -1,5 +1,6 @@
 """Every test runs on one thread, from the same seed, without a network."""
 
+import gc
 import os
 import random
 import signal
@@ -18,6 +19,14 @@ os.environ["TRANSFORMERS_OFFLINE"] = "1"
 torch.set_num_threads(1)
 # A suite started in the background inherits an ignored SIGINT, and the tests of Ctrl-C would wait for nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+gc.disable()  # until all tests are collected: a quarter of that time went into looking for garbage among the modules
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()
+
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no mistake
 settings.load_profile("untimed")
