@@ -14,7 +14,7 @@ import numpy as np
 from foveate.data.graph import Graph
 from foveate.data.molecule import ATOM_WIDTH, BOND_WIDTH, Molecule
 from foveate.data.molecule_store import read_molecules
-from foveate.data.molecule_table import MoleculeTable, read_smiles
+from foveate.data.molecule_table import SMILES, MoleculeTable, read_smiles
 from foveate.errors import DataError, UsageError
 from foveate.metrics.property_error import property_scores
 from foveate.storage.draft import disk_errors, require_writable, write_lines
@@ -256,12 +256,12 @@ class MoleculeSide(Side):
         if config.data.valid_data is not None:
             return {}
         tables, _ = prepared_tables(config)
-        settings: dict[str, Any] = {"smiles": "smiles", "targets": list(tables["train"].targets)}
+        settings: dict[str, Any] = {"targets": list(tables["train"].targets)}
         for part, name in (("train", "data"), ("valid", "valid_data")):
             path = folder / f"{part}.tsv"
             with disk_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            write_lines(path, _table_lines(tables[part], tables[part].values))
+            write_lines(path, _table_lines(tables[part], tables[part].values, config.data.smiles))
             settings[name] = path.name
         return settings
 
@@ -314,11 +314,11 @@ def _figures(predicted: np.ndarray, table: MoleculeTable, targets: Targets) -> d
     return figures
 
 
-def _table_lines(table: MoleculeTable, values: np.ndarray) -> list[str]:
+def _table_lines(table: MoleculeTable, values: np.ndarray, smiles: str | None = None) -> list[str]:
     """Lines of a table with tabs: SMILES and a number, or nothing, for each target."""
     content = io.StringIO()
     writer = csv.writer(content, delimiter="\t", lineterminator="\n")
-    writer.writerow(("smiles", *table.targets))
+    writer.writerow((smiles or SMILES, *table.targets))
     for molecule, row in zip(table.molecules, values, strict=True):
         writer.writerow((molecule.smiles, *("" if np.isnan(value) else repr(float(value)) for value in row)))
     return content.getvalue().splitlines()
