@@ -256,7 +256,7 @@ class MoleculeSide(Side):
         if config.data.valid_data is not None:
             return {}
         tables, _ = prepared_tables(config)
-        settings: dict[str, Any] = {"targets": list(tables["train"].targets)}
+        settings: dict[str, Any] = {}  # the columns have the names of the configuration, or are the only ones
         for part, name in (("train", "data"), ("valid", "valid_data")):
             path = folder / f"{part}.tsv"
             with disk_errors(path):
