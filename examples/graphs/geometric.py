@@ -9,15 +9,12 @@ as `nodes.py` does.
 """
 
 import argparse
-import os
-import platform
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from nodes import RESULTS, keep, show
 from torch import Tensor
 from torch.nn.functional import cross_entropy, dropout, elu
 from torch_geometric.nn import GATConv  # type: ignore[import-not-found]
@@ -25,6 +22,11 @@ from torch_geometric.nn import GATConv  # type: ignore[import-not-found]
 from foveate.data.graph_archive import read_graph
 from foveate.data.graph_batch import GraphBatch
 from foveate.nn.sparse_vector import SparseVectors
+
+sys.path.append(str(Path(__file__).parents[1]))
+from figures import keep, show
+
+RESULTS = Path(__file__).parent / "nodes.json"
 
 
 class GAT(torch.nn.Module):
@@ -45,19 +47,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
     parser.add_argument("--steps", type=int, default=200, help="steps (200)")
     parser.add_argument("--patience", type=int, default=None, help="steps without a better validation that end it")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (nodes.json)")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
     for seed in map(int, arguments.seeds.split(",")):
         figures = trained(arguments.graph, seed, arguments.steps, arguments.patience)
         name = "PyTorch Geometric" + (f", {arguments.steps} steps" if arguments.steps != 200 else "")
-        keep(arguments.results, {"graph": arguments.graph.stem, "model": name, "seed": seed, **figures})
-        print(f"{arguments.graph.stem}, {name}, seed {seed}: {figures}", flush=True)
-    show(arguments.results)
+        keep(arguments.graph.stem, name, seed, figures, path=arguments.results)
+        show(arguments.graph.stem, path=arguments.results)
     return 0
 
 
-def trained(path: Path, seed: int, steps: int, patience: int | None) -> dict[str, Any]:
+def trained(path: Path, seed: int, steps: int, patience: int | None) -> dict[str, float]:
     """The figures of a run, as `nodes.py` gives them."""
     graph = read_graph(path).normalised()
     batch = GraphBatch.of([graph])
@@ -83,12 +84,11 @@ def trained(path: Path, seed: int, steps: int, patience: int | None) -> dict[str
         if patience is not None and step - best[2] >= patience:
             break
     return {
-        "accuracy": round(best[1], 2),
-        "valid": round(best[0], 2),
-        "best_step": best[2],
+        "accuracy": best[1],
+        "valid": best[0],
+        "best step": best[2],
         "steps": step,
-        "seconds": round(time.process_time() - started, 1),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, 1 thread",
+        "CPU seconds": time.process_time() - started,
     }
 
 

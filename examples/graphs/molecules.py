@@ -13,10 +13,9 @@ answer where the group is replaced by hydrogen.
 """
 
 import argparse
-import json
-import platform
 import shutil
 import statistics
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -34,6 +33,9 @@ from foveate.tasks.molecule.side import SIDE
 from foveate.tasks.molecule.task import PlacedMolecules, stored
 from foveate.tasks.molecule.use import MoleculePredictor
 from foveate.train import fit
+
+sys.path.append(str(Path(__file__).parents[1]))
+from figures import keep, show
 
 RESULTS = Path(__file__).parent / "molecules.json"
 STEPS = 3_000
@@ -78,8 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (molecules.json)")
     arguments = parser.parse_args(argv)
     if arguments.removal:
-        keep(arguments.results, "groups", removed(MoleculePredictor.load(arguments.removal), arguments.removal))
+        table = f"groups, {arguments.removal.name}"
+        for name, figures in removed(MoleculePredictor.load(arguments.removal), arguments.removal).items():
+            keep(table, name, 0, figures, path=arguments.results)
+        show(table, path=arguments.results)
         return 0
+    table = f"{arguments.data.stem}, {arguments.split}"
     for seed in map(int, arguments.seeds.split(",")):
         for model in ["forests"] if arguments.forests else arguments.model or MODELS:
             place = arguments.out / f"{model.replace(' ', '-')}-{arguments.split}-{seed}"
@@ -87,14 +93,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             settings = (*MODELS.get(model, ()), *arguments.set)
             figures = measured(arguments, place, settings, seed)
             for name, values in figures.items():
-                row = {"data": arguments.data.stem, "split": arguments.split, "model": name or model, "seed": seed}
-                keep(arguments.results, "errors", {**row, **values})
-                print(row, values, flush=True)
-    show(arguments.results)
+                keep(table, name or model, seed, values, path=arguments.results)
+            show(table, path=arguments.results)
     return 0
 
 
-def measured(arguments: Any, place: Path, settings: Sequence[str], seed: int) -> dict[str, dict[str, Any]]:
+def measured(arguments: Any, place: Path, settings: Sequence[str], seed: int) -> dict[str, dict[str, float]]:
     """The test errors of a model, or of forests with the same molecules for training."""
     interval = max(arguments.steps // 20, 1)
     chosen = {
@@ -123,20 +127,19 @@ def measured(arguments: Any, place: Path, settings: Sequence[str], seed: int) ->
     return {
         "": {
             **errors(predicted[:, 0], table.values[:, 0]),
-            "valid_rmse": round(outcome.best["rmse"], 4),
+            "validation": outcome.best["rmse"],
             "parameters": task.model.parameter_count(),
             "steps": outcome.step,
-            "cpu_seconds": round(seconds),
-            "machine": platform.processor() or platform.machine(),
+            "CPU seconds": seconds,
         }
     }
 
 
 def errors(predicted: np.ndarray, right: np.ndarray) -> dict[str, float]:
-    return {"rmse": round(rmse(predicted, right), 4), "mae": round(mae(predicted, right), 4)}
+    return {"RMSE": rmse(predicted, right), "MAE": mae(predicted, right)}
 
 
-def forests(task: Any, table: Any, seed: int) -> dict[str, dict[str, Any]]:
+def forests(task: Any, table: Any, seed: int) -> dict[str, dict[str, float]]:
     """Random forests of 500 trees on RDKit's descriptors and on Morgan fingerprints; validation is not used."""
     from rdkit import Chem
     from rdkit.Chem import Descriptors, rdFingerprintGenerator
@@ -156,14 +159,14 @@ def forests(task: Any, table: Any, seed: int) -> dict[str, dict[str, Any]]:
         ]
         inputs = [np.clip(part, -1e6, 1e6) for part in inputs]
         forest = RandomForestRegressor(500, random_state=seed).fit(inputs[0], task.training.values[:, 0])
-        seconds = round(time.process_time() - started)
+        seconds = time.process_time() - started
         figures = errors(forest.predict(inputs[1]), table.values[:, 0])
-        results[f"forest on {name}"] = {**figures, "cpu_seconds": seconds}
+        results[f"forest on {name}"] = {**figures, "CPU seconds": seconds}
     mean = np.full(len(table), task.training.values.mean())
     return {**results, "mean": errors(mean, table.values[:, 0])}
 
 
-def removed(predictor: MoleculePredictor, run: Path) -> dict[str, Any]:
+def removed(predictor: MoleculePredictor, run: Path) -> dict[str, dict[str, float]]:
     """For each group: its share of the read-out beside that of its share of the atoms, and the mean change of the
     answer where hydrogen takes its place.
     """
@@ -187,18 +190,15 @@ def removed(predictor: MoleculePredictor, run: Path) -> dict[str, Any]:
                 shares[name].append(float(weights[list(match)].sum()))
                 fair[name].append(len(match) / len(weights))
     return {
-        "run": run.name,
-        "groups": {
-            name: {
-                "count": len(changes[name]),
-                "effect": round(statistics.mean(changes[name]), 3),
-                "spread": round(statistics.stdev(changes[name]), 3),
-                "share_of_the_read_out": round(statistics.mean(shares[name]), 3),
-                "share_of_the_atoms": round(statistics.mean(fair[name]), 3),
-            }
-            for name in GROUPS
-            if len(changes[name]) > 1
-        },
+        name: {
+            "count": len(changes[name]),
+            "effect": statistics.mean(changes[name]),
+            "spread": statistics.stdev(changes[name]),
+            "share of the read-out": statistics.mean(shares[name]),
+            "share of the atoms": statistics.mean(fair[name]),
+        }
+        for name in GROUPS
+        if len(changes[name]) > 1
     }
 
 
@@ -209,25 +209,6 @@ def answer(predictor: MoleculePredictor, smiles: str) -> tuple[float, np.ndarray
     with record(predictor.model.readout) as recording:
         value = float(predictor.targets.answers(predictor.model(batch).detach())[0, 0])
     return value, recording["attention"].weights()[0, :, 0].mean(0).numpy()
-
-
-def keep(path: Path, part: str, row: dict[str, Any]) -> None:
-    """Put a row into the file of results, in place of an earlier one of the same model, data and seed."""
-    results = json.loads(path.read_text()) if path.exists() else {"errors": [], "groups": []}
-    names = ("data", "split", "model", "seed", "run")
-    same = {name: row[name] for name in names if name in row}
-    results[part] = [one for one in results[part] if {name: one.get(name) for name in same} != same] + [row]
-    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-
-
-def show(path: Path) -> None:
-    """Print the mean and the standard deviation over seeds."""
-    values = defaultdict(list)
-    for row in json.loads(path.read_text())["errors"]:
-        values[row["data"], row["split"], row["model"]].append(row["rmse"])
-    for key, numbers in sorted(values.items()):
-        spread = f" ± {statistics.stdev(numbers):.3f}" if len(numbers) > 1 else ""
-        print(*key, f"RMSE {statistics.mean(numbers):.3f}{spread} ({len(numbers)})", sep="  ")
 
 
 if __name__ == "__main__":

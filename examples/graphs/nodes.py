@@ -13,15 +13,11 @@ The files of these graphs, which are not bundled, are those of the repository ki
 """
 
 import argparse
-import json
-import os
-import platform
 import shutil
-import statistics
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from foveate.config import build, override
 from foveate.storage.run import create_run
@@ -30,7 +26,10 @@ from foveate.tasks.node.use import NodeClassifier
 from foveate.tasks.run_plan import Allowance
 from foveate.train import fit
 
-RESULTS = Path(__file__).parent / "results.json"
+sys.path.append(str(Path(__file__).parents[1]))
+from figures import keep, show
+
+RESULTS = Path(__file__).parent / "nodes.json"
 BASELINE = ("train.learning_rate=0.01",)
 MODELS: dict[str, tuple[str, ...]] = {
     "GAT": (),
@@ -49,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", choices=MODELS, action="append", help="train only this; may be repeated")
     parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="change a setting of every model")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (nodes.json)")
     arguments = parser.parse_args(argv)
     changed = ", ".join(arguments.set)
     for model in arguments.model or MODELS:
@@ -58,13 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             shutil.rmtree(place, ignore_errors=True)
             figures = trained(arguments.graph, place, (*MODELS[model], *arguments.set), seed)
             name = f"{model}, {changed}" if changed else model
-            keep(arguments.results, {"graph": arguments.graph.stem, "model": name, "seed": seed, **figures})
-            print(f"{arguments.graph.stem}, {name}, seed {seed}: {figures}", flush=True)
-    show(arguments.results)
+            keep(arguments.graph.stem, name, seed, figures, path=arguments.results)
+            show(arguments.graph.stem, path=arguments.results)
     return 0
 
 
-def trained(graph: Path, place: Path, settings: Sequence[str], seed: int) -> dict[str, Any]:
+def trained(graph: Path, place: Path, settings: Sequence[str], seed: int) -> dict[str, float]:
     """The figures of a run: accuracy and mean F1 on the test nodes in per cent, steps, and the processor's seconds."""
     files = {"data": {"edges": str(graph.absolute())}}
     suggestion = SIDE.suggest(build(SIDE.run_config, files), Allowance(cores=1))
@@ -78,34 +76,13 @@ def trained(graph: Path, place: Path, settings: Sequence[str], seed: int) -> dic
     classifier: NodeClassifier = SIDE.in_use(task)
     accuracy, f1, *_ = classifier.predict(classifier.labelled()).scores()
     return {
-        "accuracy": round(accuracy.value, 2),
-        "f1": round(f1.value, 2),
-        "valid": round(100 * outcome.best["accuracy"], 2),
-        "best_step": outcome.best_step,
+        "accuracy": accuracy.value,
+        "f1": f1.value,
+        "valid": 100 * outcome.best["accuracy"],
+        "best step": outcome.best_step,
         "steps": outcome.step,
-        "seconds": round(seconds, 1),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, 1 thread",
+        "CPU seconds": seconds,
     }
-
-
-def keep(path: Path, row: dict[str, Any]) -> None:
-    """Add a row to the results, in the place of an earlier one of the same graph, model and seed."""
-    rows = json.loads(path.read_text()) if path.exists() else []
-    same = ("graph", "model", "seed")
-    rows = [one for one in rows if any(one[name] != row[name] for name in same)]
-    rows = sorted([*rows, row], key=lambda one: tuple(map(str, (one[name] for name in same))))
-    path.write_text("[\n" + ",\n".join(json.dumps(one) for one in rows) + "\n]\n")
-
-
-def show(path: Path) -> None:
-    """Mean and standard deviation over seeds."""
-    rows = json.loads(path.read_text())
-    for graph, model in dict.fromkeys((row["graph"], row["model"]) for row in rows):
-        own = [row for row in rows if (row["graph"], row["model"]) == (graph, model)]
-        values = [row["accuracy"] for row in own]
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        seconds = statistics.mean(row["seconds"] for row in own)
-        print(f"{graph:10} {model:24} {statistics.mean(values):5.1f} ± {spread:.1f}  {len(own)} seeds, {seconds:.0f} s")
 
 
 if __name__ == "__main__":

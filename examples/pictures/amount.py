@@ -26,8 +26,9 @@ from foveate.data.image import ImageReader
 from foveate.tasks.classify.use import RowClassifier
 
 FOLDER = Path(__file__).parent
-sys.path.append(str(FOLDER.parent / "speech"))
-from measure import Recipe, keep, show  # noqa: E402
+sys.path.append(str(FOLDER.parent))
+from figures import keep, show  # noqa: E402
+from measure import Recipe  # noqa: E402
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 MODELS = {"ViT": FOLDER / "vit.toml", "CNN": FOLDER / "cnn.toml"}

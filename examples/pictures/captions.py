@@ -38,8 +38,9 @@ from foveate.metrics import caption_scores
 from foveate.tasks.caption.use import Describer
 
 FOLDER = Path(__file__).parent
-sys.path += [str(FOLDER), str(FOLDER.parent / "speech")]
-from measure import Loan, Recipe, keep, show  # noqa: E402
+sys.path += [str(FOLDER), str(FOLDER.parent)]
+from figures import keep, show  # noqa: E402
+from measure import Loan, Recipe  # noqa: E402
 from scenes import KINDS, SIDE, Article  # noqa: E402
 
 CONFIGURATION, RESULTS = FOLDER / "captions.toml", FOLDER / "captions.json"

@@ -13,17 +13,21 @@ prompts' texts.
 """
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from measure import RESULTS, Recipe, keep, show
 
 from foveate.data.audio_table import read_table
 from foveate.data.reader import Example
 from foveate.tasks.classify.use import RowClassifier
 
+sys.path.append(str(Path(__file__).parents[1]))
+from figures import keep, show
+from measure import Recipe
+
 CONFIGURATION = Path(__file__).parent / "language.toml"
+RESULTS = Path(__file__).parent / "results.json"
 LANGUAGES = ("es", "fr", "ru")
 SOURCES: dict[str, Sequence[str]] = {
     "prompts": ("prompts",),

@@ -13,16 +13,20 @@ data (`decode` of `foveate train tag`), and the edits between the strings of pho
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-from measure import RESULTS, Recipe, keep, show
 
 from foveate.metrics.transcription import Edits
 from foveate.tasks import TASKS
 from foveate.tasks.tag.frame_use import SMOOTHING, FrameLabeller, collapsed
 
+sys.path.append(str(Path(__file__).parents[1]))
+from figures import keep, show
+from measure import Recipe
+
 CONFIGURATION = Path(__file__).parent / "phones.toml"
+RESULTS = Path(__file__).parent / "results.json"
 NEIGHBOURS = "model.encoder={{ kind = 'window', window = {0}, hidden_dim = 256, num_layers = 3 }}"
 BLOCK = (
     "block = {{ model_dim = 128, num_heads = 4, feedforward_dim = 256, norm = 'pre', "

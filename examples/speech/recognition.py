@@ -22,12 +22,12 @@ test recordings, which are the official ones of the digits:
 
 import argparse
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from measure import RESULTS, Recipe, keep, show
 
 from foveate.data.audio_file import Clip
 from foveate.data.batch import Batch
@@ -38,7 +38,12 @@ from foveate.errors import UsageError
 from foveate.metrics.transcription import Edits
 from foveate.tasks.transcribe.use import Transcriber
 
+sys.path.append(str(Path(__file__).parents[1]))
+from figures import keep, show
+from measure import Recipe
+
 CONFIGURATION = Path(__file__).parent / "digits.toml"
+RESULTS = Path(__file__).parent / "results.json"
 WINDOW = "model.encoder.block.encoder_attention.visibility=window(left={0}, right={0})"
 VARIANTS: dict[str, Sequence[str]] = {
     "window-4": (WINDOW.format(4),),

@@ -22,13 +22,13 @@ trained before it, with the same seed and for the same time.
 """
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from measure import RESULTS, Loan, Recipe, keep, show
 
 from foveate.attention import record
 from foveate.data.audio_file import Clip
@@ -41,7 +41,12 @@ from foveate.metrics.corpus import evaluate
 from foveate.metrics.transcription import Edits
 from foveate.tasks.transcribe.use import Transcriber
 
+sys.path.append(str(Path(__file__).parents[1]))
+from figures import keep, show
+from measure import Loan, Recipe
+
 CONFIGURATION = Path(__file__).parent / "translation.toml"
+RESULTS = Path(__file__).parent / "results.json"
 ENGLISH = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 DIGITS = ("null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun")
 TEENS = ("zehn", "elf", "zwölf", "dreizehn", "vierzehn", "fünfzehn", "sechzehn", "siebzehn", "achtzehn", "neunzehn")

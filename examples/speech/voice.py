@@ -23,13 +23,13 @@ The table has, in percent, errors per word (WER), the share of strings without a
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import digits
 import torch
-from measure import RESULTS, Recipe, keep, show
 
 from foveate.data.audio_file import Clip, Recording, read_recording
 from foveate.data.spectrum import log_mel
@@ -39,7 +39,12 @@ from foveate.metrics.transcription import Edits
 from foveate.tasks.speak.use import Speaker
 from foveate.tasks.transcribe.use import Transcriber
 
+sys.path.append(str(Path(__file__).parents[1]))
+from figures import keep, show
+from measure import Recipe
+
 CONFIGURATION = Path(__file__).parent / "voice.toml"
+RESULTS = Path(__file__).parent / "results.json"
 SIZES = {"train": 1500, "valid": 50, "test": 120}
 """The numbers of strings."""
 LONGEST = 5

@@ -214,11 +214,12 @@ def test_the_example_trains_models_and_keeps_their_figures(
     results = ["--results", str(tmp_path / "results.json")]
     for _ in range(2):  # a second time in the place of the first
         assert program["main"]([str(tmp_path / "places.npz"), str(tmp_path / "runs"), *words, *results]) == 0
-    rows = json.loads((tmp_path / "results.json").read_text())
-    assert [(row["model"], row["seed"]) for row in rows] == [
-        (f"{model}, train.steps=5", seed) for model in ("GAT", "GCN") for seed in (0, 1)
-    ]
-    assert "2 seeds" in capsys.readouterr().out.splitlines()[-1]
+    rows = json.loads((tmp_path / "results.json").read_text())["places"]
+    assert {name: list(seeds) for name, seeds in rows.items()} == {
+        "GAT, train.steps=5": ["0", "1"],
+        "GCN, train.steps=5": ["0", "1"],
+    }
+    assert "| GCN, train.steps=5 |" in capsys.readouterr().out.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -255,9 +255,10 @@ def test_a_picture_is_in_one_part_in_all_languages(tmp_path: Path, capfd: pytest
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
     """A script that imports its neighbours. One step tells its pace, so that a test takes seconds."""
     monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.syspath_prepend(str(FOLDER.parent))
     importlib.import_module("measure").TRIAL = 1
     yield load
-    for name in ("measure", "digits"):
+    for name in ("measure", "figures", "digits"):
         sys.modules.pop(name, None)
 
 
@@ -454,35 +455,19 @@ def test_a_classifier_is_tested_on_the_collection_that_it_has_not_learnt_from(
 def test_figures_of_several_seeds_have_their_mean_and_deviation(
     scripts: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    measure = importlib.import_module("measure")
+    figures = importlib.import_module("figures")
     for seed, error in ((0, 4.0), (1, 5.0), (1, 6.0)):
-        measure.keep("digits", "CTC", seed, {"WER": error}, path=tmp_path / "results.json")
+        figures.keep("digits", "CTC", seed, {"WER": error}, path=tmp_path / "results.json")
     assert json.loads((tmp_path / "results.json").read_text())["digits"]["CTC"] == {
         "0": {"WER": 4.0},
         "1": {"WER": 6.0},
     }
-    assert doctest.testmod(measure).failed == 0
+    assert doctest.testmod(figures).failed == 0
 
 
 def test_data_prepared_by_other_settings_are_not_taken(scripts: Callable[[str], ModuleType]) -> None:
-    measure = scripts("measure")
+    measure = importlib.import_module("measure")
     prepared = {"reader": {"bands": 40}, "data": {"data": "a.tsv"}, "train": {"steps": 1}}
     measure.require_same(prepared, {**prepared, "train": {"steps": 2}}, Path("store"))
     with pytest.raises(SystemExit, match="store was prepared with other settings of reader"):
         measure.require_same(prepared, {**prepared, "reader": {"bands": 20}}, Path("store"))
-
-
-def test_the_tables_of_the_page_have_the_figures_of_the_results(
-    scripts: Callable[[str], ModuleType], capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    tables, page = scripts("tables"), tmp_path / "speech.md"
-    assert doctest.testmod(tables).failed == 0
-    assert tables.main(["--check"]) == 0, "run examples/speech/tables.py"
-    written = tables.PAGE.read_text(encoding="utf-8")
-    page.write_text(written.replace("| 1.5 ± 0.5 |", "| 1.4 ± 0.5 |", 1), encoding="utf-8")
-    assert tables.main(["--check", "--page", str(page)]) == 1
-    assert tables.main(["--page", str(page)]) == 0
-    assert page.read_text(encoding="utf-8") == written
-    capfd.readouterr()
-    with pytest.raises(SystemExit, match="no table that begins with"):
-        tables.fill("# Speech", {})

@@ -1,7 +1,7 @@
-"""Fills the tables of docs/speech.md with the figures of results.json, which the other scripts of this folder measure.
+"""Fills the tables of pages with the figures that the scripts of these folders have measured.
 
-    python examples/speech/tables.py            # rewrites the page
-    python examples/speech/tables.py --check    # says whether the page has these figures
+    python examples/tables.py            # rewrites the pages
+    python examples/tables.py --check    # says which pages have other figures
 
 A figure is the mean over the seeds of a row with its standard deviation, or the single value of one seed; steps and
 times are means. The sentences around the tables are written by hand.
@@ -12,26 +12,27 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from measure import RESULTS
-
-PAGE = Path(__file__).parents[2] / "docs" / "speech.md"
+FOLDER = Path(__file__).parent
 Cells = Mapping[str, Mapping[str, float]]
 """The figures of a row, by seed."""
+Results = Mapping[str, Mapping[str, Cells]]
+"""Rows by the names of their tables."""
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], places: int = 1) -> str:
     """
-    >>> spread([4.0, 5.0]), spread([99.96]), spread([])
-    ('4.5 ± 0.7', '100', '–')
+    >>> spread([4.0, 5.0]), spread([99.96]), spread([]), spread([0.5, 0.6], places=2)
+    ('4.5 ± 0.7', '100', '–', '0.55 ± 0.07')
     """
     if not values:
         return "–"
-    deviation = f"{statistics.stdev(values):.1f}" if len(values) > 1 else "0.0"
-    beside = "" if deviation == "0.0" else f" ± {deviation}"
-    return f"{statistics.mean(values):.1f}".replace("100.0", "100") + beside
+    nothing = f"{0:.{places}f}"
+    deviation = f"{statistics.stdev(values):.{places}f}" if len(values) > 1 else nothing
+    beside = "" if deviation == nothing else f" ± {deviation}"
+    return f"{statistics.mean(values):.{places}f}".replace("100.0", "100") + beside
 
 
 def count(values: Sequence[float]) -> str:
@@ -44,10 +45,12 @@ def seconds(values: Sequence[float]) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the page: the name of its figure in results.json, and how it is written."""
+    """A column of a page: the name of its figure, and how it is written."""
 
     name: str
     form: Callable[[Sequence[float]], str] = spread
+    table: str | None = None
+    """The table of the results, where it is not that of the other columns."""
 
     def cell(self, cells: Cells) -> str:
         if self.name == "seeds":  # a row without steps has not learnt anything
@@ -60,25 +63,28 @@ STEPS, TIME, SEEDS = Column("steps", count), Column("CPU seconds", count), Colum
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page: the beginning of its heading, the table of results.json, and its columns and rows."""
+    """A table of a page: the beginning of its heading, the table of the results, and its columns and rows."""
 
     heading: str
     key: str
     columns: Sequence[Column]
-    rows: Mapping[str, str]
-    """The names of the rows in results.json, by those on the page."""
+    rows: Mapping[str, str | Sequence[str]]
+    """The names of the rows in the results, by those on the page; or the cells of a row that others have published."""
 
-    def lines(self, results: Mapping[str, Mapping[str, Cells]]) -> Iterator[str]:
+    def lines(self, results: Results) -> Iterator[str]:
         for title, row in self.rows.items():
-            cells = results[self.key][row]
-            yield f"| {' | '.join([title, *(column.cell(cells) for column in self.columns)])} |"
+            cells = [self._cell(results, row, column) for column in self.columns] if isinstance(row, str) else row
+            yield f"| {' | '.join([title, *cells])} |"
+
+    def _cell(self, results: Results, row: str, column: Column) -> str:
+        return column.cell(results[column.table or self.key].get(row, {}))
 
 
 @dataclass(frozen=True)
 class Turned(Table):
     """A table whose columns are places, and whose rows are figures: the figure "WER" at "en" is named "WER en"."""
 
-    def lines(self, results: Mapping[str, Mapping[str, Cells]]) -> Iterator[str]:
+    def lines(self, results: Results) -> Iterator[str]:
         (cells,) = results[self.key].values()
         for title, name in self.rows.items():
             written = (Column(f"{name} {column.name}").cell(cells) for column in self.columns)
@@ -88,7 +94,7 @@ class Turned(Table):
 PLACES = (*(f"numbers/test-{language}" for language in ("en", "es", "fr", "it", "ru")), "digits/test")
 SOURCES = ("prompts", "captions", "prompts and captions", "captions and voices", "prompts and voices")
 DIGITS = "digits, 120 s, reader.augmentation=none"
-TABLES = (
+SPEECH = (
     Table(
         "| encoder over outputs of 80 ms |",
         DIGITS,
@@ -159,27 +165,88 @@ TABLES = (
         },
     ),
 )
+ATTENTION = {
+    "none: the mean of the grid": "mean",
+    "soft": "soft",
+    "soft, with the penalty of the paper": "penalty",
+    "hard, after soft": "hard",
+    "Transformer decoder, 2 layers of 4 heads": "transformer",
+}
+CAPTIONS = (
+    Table(
+        "| attention | BLEU |",
+        "scenes, 240 s",
+        [
+            *(Column("BLEU"), Column("CIDEr-D", partial(spread, places=2))),
+            *map(Column, ("nouns right", "nouns right, drawn", "pointing", "mass")),
+            *(STEPS, SEEDS),
+        ],
+        ATTENTION,
+    ),
+    Table(
+        "| of the wrong nouns, percent |",
+        "scenes, 240 s",
+        [Column("misread"), Column("misplaced"), SEEDS],
+        {title: row for title, row in ATTENTION.items() if row != "mean"},
+    ),
+)
+PICTURES = (
+    Table(
+        "| pictures, seconds of steps |",
+        "amount of pictures",
+        [Column("accuracy"), STEPS, TIME, SEEDS],
+        {
+            f"{amount}, {seconds} s, {model}": f"{model}, {amount}, {seconds} s"
+            for amount, seconds in (("1,000", 30), ("10,000", 30), ("59,000", 30), ("59,000", 150))
+            for model in ("ViT", "CNN")
+        },
+    ),
+)
+NODES = (
+    Table(
+        "| percent |",
+        "cora",
+        [
+            *(Column("accuracy"), SEEDS, Column("accuracy", table="citeseer"), Column("seeds", table="citeseer")),
+            TIME,
+        ],
+        {
+            **{name: name for name in ("GAT", "GATv2", "scaled dot", "GCN", "MLP")},
+            "PyTorch Geometric, GAT": "PyTorch Geometric",
+            "GAT as published (Veličković et al. 2018, table 2)": ("83.0 ± 0.7", "100", "72.5 ± 0.7", "100", ""),
+        },
+    ),
+)
+PAGES = (
+    ("speech.md", "speech/results.json", SPEECH),
+    ("captions.md", "pictures/captions.json", CAPTIONS),
+    ("pictures.md", "pictures/amount.json", PICTURES),
+    ("graphs.md", "graphs/nodes.json", NODES),
+)
+"""Pages, the files of their figures, and their tables."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; the exit status is 1 for other figures")
-    parser.add_argument("--page", type=Path, default=PAGE, help="(docs/speech.md)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="(results.json)")
     arguments = parser.parse_args(argv)
-    page = arguments.page.read_text(encoding="utf-8")
-    filled = fill(page, json.loads(arguments.results.read_text(encoding="utf-8")))
-    if arguments.check:
-        print("The page has the figures of the results." if page == filled else "The page has other figures.")
-        return int(page != filled)
-    arguments.page.write_text(filled, encoding="utf-8")
-    return 0
+    changed = 0
+    for name, figures, tables in PAGES:
+        path = FOLDER.parent / "docs" / name
+        page = path.read_text(encoding="utf-8")
+        filled = fill(page, json.loads((FOLDER / figures).read_text(encoding="utf-8")), tables)
+        if page != filled:
+            changed += 1
+            print(f"{name} {'has' if arguments.check else 'had'} other figures than {figures}.")
+        if not arguments.check:
+            path.write_text(filled, encoding="utf-8")
+    return int(arguments.check and changed > 0)
 
 
-def fill(page: str, results: Mapping[str, Any]) -> str:
+def fill(page: str, results: Results, tables: Sequence[Table]) -> str:
     """A page whose tables have the figures of the results. Stops with a message if it lacks a table."""
     lines = page.split("\n")
-    for table in TABLES:
+    for table in tables:
         begin = next((number for number, line in enumerate(lines) if line.startswith(table.heading)), None)
         if begin is None:
             raise SystemExit(f"The page has no table that begins with {table.heading!r}.")

@@ -1,13 +1,11 @@
-"""Trains variants of one configuration in one thread for the same time, and keeps their figures in results.json.
+"""Trains variants of one configuration in one thread for the same time.
 
-The scripts of this folder use it. Data are prepared once and shared by the variants. Times are seconds of the
+The scripts of folders use it. Data are prepared once and shared by the variants. Times are seconds of the
 processor, so that other programs on the machine change them little; every figure has the steps that were made in them.
 """
 
-import json
 import os
 import shutil
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +22,6 @@ from foveate.storage.run import create_run, read_run
 from foveate.tasks import TASKS
 from foveate.train import TrainConfig, fit
 
-RESULTS = Path(__file__).parent / "results.json"
 SECONDS = "seconds"
 """The file of prepared data that tells how long the preparation took."""
 PREPARATION = ("data", "reader", "tokeniser")
@@ -79,7 +76,9 @@ class Recipe:
         if loan is not None:
             loan.lend(task.model)
         begin = time.process_time()
-        fit(task, training, run, configuration=whole)
+        outcome = fit(task, training, run, configuration=whole)
+        if outcome.interrupted:
+            raise SystemExit(f"{run} was interrupted at step {outcome.step} of {training.steps}, and is not measured.")
         spent = time.process_time() - begin
         return {"steps": training.steps, "CPU seconds": spent, "preparation": preparation}
 
@@ -119,40 +118,3 @@ def paced(training: TrainConfig, steps: int) -> TrainConfig:
     steps = max(steps, 1)
     each = max(steps // 4, 1)
     return replace(training, steps=steps, validate_every=each, save_every=each)
-
-
-def keep(table: str, row: str, seed: int, figures: Mapping[str, float], *, path: Path = RESULTS) -> None:
-    """Write the figures of a row with a seed, over earlier ones of the same row and seed."""
-    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    results.setdefault(table, {}).setdefault(row, {})[str(seed)] = {name: round(figures[name], 3) for name in figures}
-    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def show(table: str, *, path: Path = RESULTS) -> None:
-    """Print a table of the results."""
-    print(*lines(json.loads(path.read_text(encoding="utf-8"))[table]), sep="\n")
-
-
-def lines(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
-    """A table in Markdown: the mean of each figure over the seeds of a row, with the standard deviation.
-
-    >>> print(*lines({"CTC": {"0": {"WER": 4.0}, "1": {"WER": 5.0}}, "LSTM": {"0": {"WER": 90.5}}}), sep="\\n")
-    |  | WER | seeds |
-    |---|---|---|
-    | CTC | 4.5 ± 0.7 | 2 |
-    | LSTM | 90.5 | 1 |
-    """
-    names = list(dict.fromkeys(name for cells in rows.values() for cell in cells.values() for name in cell))
-    written = [f"|  | {' | '.join(names)} | seeds |", "|---" * (len(names) + 2) + "|"]
-    for row, cells in rows.items():
-        values = (_written([cell[name] for cell in cells.values() if name in cell]) for name in names)
-        written.append(f"| {row} | {' | '.join(values)} | {len(cells)} |")
-    return written
-
-
-def _written(values: Sequence[float]) -> str:
-    if not values:
-        return "–"
-    places = 0 if min(values) >= 100 else 1
-    spread = f" ± {statistics.stdev(values):.{places}f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.{places}f}{spread}"
