@@ -14,7 +14,7 @@ from foveate.tasks.caption.side import SIDE
 from foveate.tasks.caption.task import CaptionConfig, CaptionDataConfig, CaptionTask
 from foveate.train import TrainConfig, fit
 
-STEPS = 120
+STEPS = 240
 SHADES = {"dark": 90, "grey": 160, "light": 240}
 
 
@@ -46,7 +46,7 @@ def test_what_lies_where_is_learnt_and_looked_at(tmp_path: Path) -> None:
         ),
     )
     task, _ = CaptionTask.prepare(config, tmp_path / "run")
-    fit(task, TrainConfig(steps=STEPS, validate_every=STEPS, save_every=STEPS, learning_rate=5e-3), tmp_path / "run")
+    fit(task, TrainConfig(steps=STEPS, validate_every=STEPS, save_every=STEPS, learning_rate=1e-2), tmp_path / "run")
     describer = SIDE.in_use(task)
     things, references = SIDE.things(config, str(test))
     captions = [one.text for one in describer.caption(things)]

@@ -89,8 +89,8 @@ def test_a_drawing_and_a_page_are_both_written(foveate: Any, trained: Path, tmp_
             "tag --source-length 9",
             "--source-length goes with translate, transcribe, speak and caption, and would change nothing for",
         ),
-        ("translate --length 9", "--length goes with tag and classify, and would change nothing for translate."),
-        ("language_model --length 9", "--length goes with tag and classify, and would change nothing for language_"),
+        ("translate --length 9", "--length goes with tag, classify and molecule, and would change nothing for tr"),
+        ("language_model --length 9", "--length goes with tag, classify and molecule, and would change nothing for la"),
     ],
 )
 def test_a_plan_takes_the_lengths_of_its_task(foveate: Any, words: str, said: str) -> None:

@@ -163,7 +163,7 @@ def _require_sense(arguments: argparse.Namespace, mode: str | None) -> None:
     from foveate.storage.shipped import is_shipped, run_folder
 
     if arguments.report:
-        if not arguments.run or mode in (None, "links", "output", "gold"):
+        if not arguments.run or mode in (None, "links", "output"):
             raise UsageError("--report is about a model: give RUN and --source FILE (or --data, or --text FILE) too.")
         folder = run_folder(arguments.run)
         if is_shipped(folder) or model_type_of(folder) is not None:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from foveate.data.graph import Graph
+from foveate.data.graph import UNLABELLED, Graph
 from foveate.data.graph_batch import GraphBatch, tensor_of
 from foveate.data.sparse_row import SparseRows
 
@@ -74,8 +74,7 @@ class NeighbourSampler:
         features = self.graph.features
         taken = features.taken(nodes) if isinstance(features, SparseRows) else features[nodes]
         between = self.graph.edge_features
-        labels = self.graph.labels
-        assert labels is not None
+        labels = np.full(len(self.graph), UNLABELLED) if self.graph.labels is None else self.graph.labels
         batch = GraphBatch(
             tensor_of([taken]),
             torch.from_numpy(place[pairs[:, edges]]),
