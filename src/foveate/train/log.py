@@ -16,6 +16,9 @@ from foveate.storage.manifest import DamagedError
 from foveate.storage.symbolic_link import open_own
 from foveate.train.history import to_json
 
+CROWDED = 1.0
+"""The seconds within which only the better validations are printed."""
+
 
 class MetricsLog:
     """A file of JSON rows that only grows; a resumed run first truncates it to its length at the checkpoint.
@@ -140,7 +143,10 @@ class Quiet:
 
 
 class Lines(Quiet):
-    """Prints lines with the time for logs and pipes: at most one in `interval` seconds, and one for each validation."""
+    """Prints lines with the time for logs and pipes: at most one in `interval` seconds, and one for each validation.
+
+    Of validations within a second, only the better ones are printed; metrics.jsonl has all.
+    """
 
     def __init__(
         self, stream: Stream | None = None, *, interval: float = 10.0, clock: Callable[[], float] = time.monotonic
@@ -149,7 +155,7 @@ class Lines(Quiet):
         self.interval = interval
         self._pace = Pace(clock)
         self._clock = clock
-        self._printed = -math.inf
+        self._printed = self._validated = -math.inf
 
     def begin(self, step: int, steps: int, seconds: float | None) -> None:
         """Starts the clock of the ETA."""
@@ -158,8 +164,13 @@ class Lines(Quiet):
     def row(self, row: Mapping[str, Any]) -> None:
         """Prints a line with the row's figures and the remaining time."""
         now = self._clock()
-        if row["kind"] == "train" and now - self._printed < self.interval:
+        if row["kind"] == "train":
+            if now - self._printed < self.interval:
+                return
+        elif not row.get("best", True) and now - self._validated < CROWDED:
             return
+        else:
+            self._validated = now
         self._printed = now
         step = int(row["step"])
         figures = "  ".join(
@@ -190,6 +201,7 @@ class Bar(Quiet):
         self._drawn = -math.inf
         self._loss = math.nan
         self._speed = ""
+        self._validated = -math.inf
 
     def begin(self, step: int, steps: int, seconds: float | None) -> None:
         """Starts the clock of the ETA."""
@@ -204,10 +216,13 @@ class Bar(Quiet):
             self._draw(step)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Prints a validation on its own line; takes the speed from a training row."""
+        """Prints a validation on its own line, of those within a second the better ones; takes the speed from a
+        training row.
+        """
         if row["kind"] == "train":
             self._speed = f"{row['tokens_per_second']:,.0f} tokens/s"
-        else:
+        elif row.get("best", True) or self._clock() - self._validated >= CROWDED:
+            self._validated = self._clock()
             self.note("  ".join([f"step {row['step']:,}", *_figures(row)]))
 
     def note(self, sentence: str) -> None:

@@ -91,6 +91,17 @@ def test_lines_keep_their_interval_but_never_drop_a_validation() -> None:
     assert "valid  loss 2.250  best so far" in stream.getvalue()
 
 
+@pytest.mark.parametrize("kind", [Lines, Bar])
+def test_of_crowded_validations_the_better_ones_are_printed(kind: type[Lines] | type[Bar]) -> None:
+    stream, clock = Terminal(), Clock()
+    reporter = kind(stream, clock=clock)
+    reporter.begin(0, 9, None)
+    for step, (seconds, best) in enumerate([(0.0, False), (0.1, False), (0.1, True), (0.1, False), (1.1, False)]):
+        clock.now += seconds
+        reporter.row({"kind": "valid", "step": step, "loss": 1.0, "best": best})
+    assert [step for step in range(5) if f"step {step}" in stream.getvalue()] == [0, 2, 4]
+
+
 def test_the_bar_draws_at_most_ten_times_a_second() -> None:
     stream, clock = Terminal(), Clock()
     bar = Bar(stream, clock=clock)

@@ -240,12 +240,12 @@ def _suggested(graph: Graph, config: NodeConfig, allowance: Allowance) -> Sugges
             "weight_decay": 0.0,
             "betas": [0.9, 0.999],
             "clip_norm": None,
-            "validate_every": 5 if not sampled else 100,
+            "validate_every": 1 if not sampled else 100,  # as the papers do, whose runs have some hundred steps
             "save_every": 100,
             "log_every": 10,
             "metric": "accuracy",
             "better": "higher",
-            "patience": 40 if not sampled else 10,
+            "patience": 200 if not sampled else 10,
         },
     }
     labelled = 0 if graph.labels is None else int((graph.labels != UNLABELLED).sum())
