@@ -4,10 +4,13 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-UNKNOWN_SIZE = 0x7FFFFFFF
+UNKNOWN_SIZE = 0x7FFFF000
 """The bytes of samples from which a header of 32 bits does not know how many there are. Programs that write to a pipe
-leave this size, the largest number, or 0.
+leave this size (SoX), one above it (arecord has 0x7FFFFF00), the largest number, or 0.
 """
+LARGEST = 0xFFFFFFFF
+ABSURD_SIZE = 1 << 48
+"""The bytes of samples from which a header of 64 bits does not know how many there are."""
 W64_RIFF, W64_WAVE, W64_DATA = (
     name + bytes.fromhex(rest)
     for name, rest in (
@@ -56,16 +59,19 @@ def _chunk(file: BinaryIO, head: str, name: bytes) -> tuple[int, int] | None:
 
 
 def _wave_of_64_bits(file: BinaryIO) -> int | None:
-    """The chunk ds64 has the true size of the samples.
+    """The chunk ds64 has the true size of the samples where the chunk of samples has the largest number as its own.
 
     Reference: EBU Tech 3306, section 3.
     """
     sizes, data = _chunk(file, "<4sI", b"ds64"), _chunk(file, "<4sI", b"data")
     if sizes is None or data is None:
         return None
+    if data[1] != LARGEST:
+        return _known(data)
     file.seek(sizes[0] + 8)
     size = file.read(8)
-    return data[0] + struct.unpack("<Q", size)[0] if len(size) == 8 else None
+    samples = struct.unpack("<Q", size)[0] if len(size) == 8 else 0
+    return data[0] + samples if 0 < samples < ABSURD_SIZE else None
 
 
 def _wave64(file: BinaryIO) -> int | None:
@@ -75,8 +81,8 @@ def _wave64(file: BinaryIO) -> int | None:
         name, size = struct.unpack("<16sQ", read)
         content = max(size - 24, 0)
         if name == W64_DATA:
-            return file.tell() + content if content else None
-        file.seek(min(content + -content % 8, 1 << 48), 1)
+            return file.tell() + content if 0 < content < ABSURD_SIZE else None
+        file.seek(min(content + -content % 8, ABSURD_SIZE), 1)
     return None
 
 

@@ -25,8 +25,10 @@ PROCESSORS = tuple(
     for model in ("ViT", "DeiT")
     for kind in ("ImageProcessor", "ImageProcessorFast", "FeatureExtractor")
 )
-CROPPING = "DeiT"
-"""The beginning of the names of processors that cut pictures where their file does not say so."""
+DEIT = "DeiT"
+"""The beginning of the names of processors that, where their file does not say otherwise, cut pictures and scale them
+with the bicubic filter, where ViT's are bilinear.
+"""
 LARGEST = 1 << 13
 """The limit on rows and columns of scaled pictures."""
 
@@ -98,7 +100,7 @@ def _rows(settings: dict[str, Any], patches: Patches) -> ProcessedPictures:
     if others:
         raise ValueError(f"{', '.join(others)} asks for a change of pictures that is not known here")
     done = {key: settings.get(key) for key in KNOWN}
-    cuts = name.startswith(CROPPING) if done["do_center_crop"] is None else bool(done["do_center_crop"])
+    cuts = name.startswith(DEIT) if done["do_center_crop"] is None else bool(done["do_center_crop"])
     for key in ("do_resize", "do_rescale", "do_normalize"):
         if done[key] not in (None, True):
             raise ValueError(f"{key}={done[key]!r} is not supported: pictures are always scaled and normalised here")
@@ -107,9 +109,14 @@ def _rows(settings: dict[str, Any], patches: Patches) -> ProcessedPictures:
     (rows, columns), side = patches.grid, patches.size
     if size != (rows * side, columns * side):
         raise ValueError(f"pictures become {list(size)} pixels, and the model reads {[rows * side, columns * side]}")
-    filter_number = settings.get("resample", 2)
+    if done["do_convert_rgb"] is False and patches.channels == 3:
+        raise ValueError("do_convert_rgb=False is not supported: pictures without colours are always converted here")
+    filter_number = settings.get("resample", 3 if name.startswith(DEIT) else 2)
     if type(filter_number) is not int:
         raise ValueError(f"resample must be the number of one of Pillow's filters, got {filter_number!r}")
+    factor = settings.get("rescale_factor", 1 / 255)
+    if type(factor) not in (int, float):
+        raise ValueError(f"rescale_factor must be one number, got {factor!r}")
     return ProcessedPictures(
         patch=side,
         colour=patches.channels == 3,
@@ -119,12 +126,16 @@ def _rows(settings: dict[str, Any], patches: Patches) -> ProcessedPictures:
         deviation=_numbers(settings, "image_std"),
         scaled_size=scaled,
         resampling=filter_number,
-        factor=_numbers({"rescale_factor": 1 / 255} | settings, "rescale_factor")[0],
+        factor=float(factor),
     )
 
 
 def _size(settings: Mapping[str, Any], name: str) -> tuple[int, int]:
     size = settings.get(name)
+    others = size.keys() - {"height", "width"} if isinstance(size, dict) else ()
+    if others:
+        named = ", ".join(sorted(others))
+        raise ValueError(f"{name} must be a whole number, or have height and width alone, not {named}")
     rows, columns = (size.get("height"), size.get("width")) if isinstance(size, dict) else (size, size)
     if type(rows) is not int or type(columns) is not int or min(rows, columns) < 1:
         raise ValueError(f"{name}={size!r} must be a whole number, or have height and width")

@@ -207,9 +207,24 @@ def test_a_header_that_does_not_know_its_size_promises_nothing(
 def test_a_wave_file_that_does_not_know_its_size_is_not_cut_off(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", TONE, RATE, subtype="PCM_16")
     data = (tmp_path / "a.wav").read_bytes()
-    for number, size in enumerate((0xFFFFFFFF, 0x7FFFFFFF)):
+    for number, size in enumerate((0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFFF00, 0x7FFFF000)):
         (tmp_path / f"{number}.wav").write_bytes(data[:40] + struct.pack("<I", size) + data[44:])
         assert read_recording(Clip(tmp_path / f"{number}.wav")).remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("own", "long", "samples"),
+    [(2 * RATE, 4 * RATE, 2 * RATE), (0xFFFFFFFF, 2 * RATE, 2 * RATE), (0xFFFFFFFF, 2**63 - 1, None)],
+)
+def test_the_long_size_of_rf64_counts_where_the_short_one_refers_to_it(
+    own: int, long: int, samples: int | None, tmp_path: Path
+) -> None:
+    sizes = struct.pack("<4sIQQQI", b"ds64", 28, 0, long, 0, 0)
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16)
+    head = b"RF64" + b"\xff" * 4 + b"WAVE" + sizes + form + struct.pack("<4sI", b"data", own)
+    path = tmp_path / "a.wav"
+    path.write_bytes(head + bytes(2 * RATE))
+    assert end_of_samples(path) == (samples and len(head) + samples)
 
 
 @pytest.mark.parametrize("ending", ["flac", "ogg"])

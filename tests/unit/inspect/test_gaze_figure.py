@@ -39,6 +39,18 @@ def test_each_word_has_a_panel_with_its_place_framed_and_the_path_has_all(table:
     assert sorted(opacities)[:5] == [0, 0, 0, 0, pytest.approx(0.78)]
 
 
+@pytest.mark.parametrize("size", [(3000, 1), (1, 3000)])
+def test_long_and_narrow_pictures_are_visible_with_their_title(size: tuple[int, int]) -> None:
+    table = Alignment.of(["0,0"], ["a", "long", "caption"], [[1.0]] * 3, grid=(1, 1))
+    drawing = gaze_svg(table, picture=Picture.of(np.zeros((*size, 3), dtype=np.uint8)), title="a long caption")
+    sides = re.findall(r'<image x="[\d.]+" y="[\d.]+" width="([\d.]+)" height="([\d.]+)"', drawing)
+    assert len(sides) == 4
+    assert all(min(float(wide), float(high)) >= 20 for wide, high in sides)
+    whole = re.match(r'<svg [^>]*? width="(\d+)"', drawing)
+    assert whole is not None
+    assert int(whole[1]) > 120
+
+
 @pytest.mark.parametrize(("ending", "begin"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".pdf", b"%PDF-1.4")])
 def test_a_gaze_is_written_in_the_format_of_the_name(
     table: Alignment, picture: Picture, tmp_path: Path, ending: str, begin: bytes

@@ -21,8 +21,12 @@ if TYPE_CHECKING:  # pictures of alignments do not need torch
 
 SIDE, ACROSS = 132, 5
 """The longer side of a panel in pixels, and the panels of a line."""
+LEAST = 24
+"""The shorter side of a panel in pixels, at least, so that long and narrow pictures are visible."""
 FOG = 0.82
 """The opacity of the paper over a place without weight."""
+LETTER = 0.62
+"""The width of a character as a share of its size, about."""
 LETTERS = 18
 """The most characters of a word below its panel."""
 
@@ -82,7 +86,7 @@ def gaze_svg(
     weights = np.nan_to_num(alignment.weights[words])
     places = weights.argmax(1).tolist()
     ratio = picture.size[1] / picture.size[0] if picture is not None else grid[0] / grid[1]
-    wide, high = (SIDE, SIDE * ratio) if ratio <= 1 else (SIDE / ratio, SIDE)
+    wide, high = (SIDE, max(SIDE * ratio, LEAST)) if ratio <= 1 else (max(SIDE / ratio, LEAST), SIDE)
     paint: Paint = Classed() if theme == "auto" else Fixed(theme)
     heading = printable(title if title is not None else " ".join(labels))
     parts = [text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), _font(TITLE, bold=True))]
@@ -98,7 +102,9 @@ def gaze_svg(
         name = f"{number} {fit(caption, LETTERS)}" if number else caption
         parts.append(text_element(panel.left + wide / 2, baseline, name, "centre", ink, _font(LABEL)))
     across = min(len(words) + 1, ACROSS)
-    whole = ceil(2 * PAD + across * (wide + GAP) - GAP), ceil(first + ceil((len(words) + 1) / ACROSS) * below + GAP)
+    usual = ACROSS * (SIDE + GAP) - GAP
+    inside = max(across * (wide + GAP) - GAP, min(LETTER * TITLE * len(heading), usual))
+    whole = ceil(2 * PAD + inside), ceil(first + ceil((len(words) + 1) / ACROSS) * below + GAP)
     spoken = "; ".join(
         f"{label}: row {place // grid[1]}, column {place % grid[1]}"
         for label, place in zip(labels, places, strict=True)
@@ -142,7 +148,7 @@ def _path(panel: _Panel, places: Sequence[int], paint: Paint) -> Iterator[str]:
     for place in dict.fromkeys(places):
         x, y = panel.middle(place)
         numbers = _runs([number for number, other in enumerate(places, start=1) if other == place])
-        wide = max(CAPTION * 0.62 * len(numbers) + 4, CAPTION + 4)
+        wide = max(CAPTION * LETTER * len(numbers) + 4, CAPTION + 4)
         yield f"<rect {_frame(x - wide / 2, y - CAPTION / 2 - 2, wide, CAPTION + 4)} {paint.ink('paper')}/>"
         yield text_element(x, y + CAPTION * 0.36, numbers, "centre", paint.ink("text"), _font(CAPTION))
 
