@@ -1,6 +1,7 @@
 """From a table of pictures and captions to captions of new pictures, and where each word looks."""
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,16 @@ def test_look_draws_the_words_of_a_caption_over_the_picture(
     assert out.read_text().count("<image ") == 5  # the path and four words
     said = foveate("look", kept, "--out", out, "--scale", "log")
     assert "--scale is for maps" in said.err
+
+
+def test_look_aligns_a_given_caption(run: Path, table: Path, tmp_path: Path, foveate: Any) -> None:
+    first, out = table.parent / "0.png", tmp_path / "gaze.svg"
+    said = foveate("look", run, first, "--target", "a dark square left", "--out", out, "--no-tune")
+    assert said.code == 0, said.err
+    assert re.findall(r">[1-9] (\w+)</text>", out.read_text()) == ["a", "dark", "square", "left"]
+    said = foveate("look", run, first, "--target", "a violet square", "--out", out, "--no-tune")
+    assert said.code != 0
+    assert "The model does not know 'violet'" in said.err
 
 
 def test_a_bad_picture_does_not_end_the_others(run: Path, table: Path, tmp_path: Path, foveate: Any) -> None:

@@ -50,8 +50,8 @@ times .TextGrid .ctm .json .svg .pdf .png .txt
     parser.add_argument(
         "--target",
         metavar="TEXT",
-        help="align with this target instead of the model's own translation or transcript; for a tagger of recordings, "
-        "the file with the true label track",
+        help="align with this target instead of the model's own translation, transcript or caption; for a tagger of "
+        "recordings, the file with the true label track",
     )
     parser.add_argument("--out", metavar="FILE", help="write a picture or links instead of drawing in the terminal")
     parser.add_argument("--words", action="store_true", help="merge pieces into words")

@@ -70,6 +70,10 @@ def read_vit_encoder(folder: Path | str) -> ViT:
 def write_vit(model: Classifier, folder: Path | str, *, labels: Sequence[str] = ()) -> None:
     """Write a folder for Hugging Face's ViTForImageClassification, or for those of DeiT if there is a distillation
     token. Raises ValueError for a model of another architecture.
+
+    A model does not know how its pictures were prepared, so the folder has no `preprocessor_config.json`. Write it with
+    `ViTImageProcessor(size=…, image_mean=…, image_std=…).save_pretrained(folder)` of Hugging Face; `foveate classify`
+    needs it, too.
     """
     write_folder(folder, *to_vit(model, labels=labels))
 

@@ -16,7 +16,7 @@ from foveate.metrics import Score
 from foveate.storage.draft import require_writable, write_lines
 from foveate.tasks.option import decode_config, metric_names
 from foveate.tasks.report_page import score_rows, score_tiles, write_report
-from foveate.tasks.side import Asked, Scored, Side, buckets, in_percent, written
+from foveate.tasks.side import Asked, Scored, Side, Sight, buckets, in_percent, written
 from foveate.tasks.text_writing import Writer, count, store
 from foveate.voice import say
 
@@ -65,6 +65,12 @@ class WritingSide(Side):
     """The metrics of texts that `evaluate` measures by default."""
     unit: ClassVar[str] = ""
     """The unit of the lengths by which texts are compared; empty where all are of a length."""
+
+    def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
+        """The attention while the model writes its own text, or the text of --target."""
+        target = arguments.target
+        reader = self.reader(argparse.Namespace(**{**vars(arguments), "target": None}), text)
+        return Sight(lambda: reader.trace(self.thing(reader, text), target))
 
     @abstractmethod
     def things(self, config: Any, path: str) -> Things:

@@ -25,7 +25,6 @@ from foveate.tasks.held_out import Parts
 from foveate.tasks.option import decode_config, require_used
 from foveate.tasks.run_model import seeded
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, noise, require_fit, spelled, vocabulary
-from foveate.tasks.side import Sight
 from foveate.tasks.text_writing_side import Reading, Things, WritingSide
 from foveate.tasks.transcribe import TASK
 from foveate.tasks.transcribe.dictation import dictate, seeing
@@ -113,12 +112,6 @@ class TranscribeSide(WritingSide):
         if not examples:
             raise _no_examples(path, config.what)
         return [example.thing for example in examples], [example.label for example in examples]
-
-    def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
-        """The attention while the recogniser writes its own transcript, or the text of --target."""
-        target = arguments.target
-        reader = self.reader(argparse.Namespace(**{**vars(arguments), "target": None}), text)
-        return Sight(lambda: reader.trace(self.thing(reader, text), target))
 
     def reader(self, arguments: argparse.Namespace, text: str) -> Transcriber:
         """The recogniser, whose encoder sees by the rule of `--set visibility=RULE`, too."""
