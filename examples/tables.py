@@ -39,6 +39,10 @@ def count(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):,.0f}" if values else "–"
 
 
+def seeds(values: Sequence[float]) -> str:
+    return f"{len(values)}"
+
+
 def seconds(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f} s" if values else "–"
 
@@ -199,7 +203,8 @@ PICTURES = (
             f"{amount}, {seconds} s, {model}": f"{model}, {amount}, {seconds} s"
             for amount, seconds in (("1,000", 30), ("10,000", 30), ("59,000", 30), ("59,000", 150))
             for model in ("ViT", "CNN")
-        },
+        }
+        | {"59,000, 330 s, ViT": "ViT, 59,000, 330 s"},
     ),
 )
 NODES = (
@@ -217,11 +222,26 @@ NODES = (
         },
     ),
 )
+MOLECULES = (
+    Table(
+        "| RMSE, log mol/l |",
+        "esol, random",
+        [*(Column(name, partial(spread, places=3)) for name in ("RMSE", "MAE")), STEPS, TIME, Column("RMSE", seeds)],
+        {
+            "graph Transformer, atoms see their neighbours": "along bonds",
+            "graph Transformer, atoms see the whole molecule": "graph transformer",
+            "random forest on RDKit's descriptors": "forest on descriptors",
+            "random forest on Morgan fingerprints": "forest on fingerprints",
+            "mean of the training molecules": "mean",
+        },
+    ),
+)
 PAGES = (
     ("speech.md", "speech/results.json", SPEECH),
     ("captions.md", "pictures/captions.json", CAPTIONS),
     ("pictures.md", "pictures/amount.json", PICTURES),
     ("graphs.md", "graphs/nodes.json", NODES),
+    ("graphs.md", "graphs/molecules.json", MOLECULES),
 )
 """Pages, the files of their figures, and their tables."""
 

@@ -1,5 +1,6 @@
 """Laws of models over whole graphs: the order of nodes and other graphs do not matter; read-out weights sum to 1."""
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -191,3 +192,26 @@ def test_a_model_says_what_a_batch_lacks() -> None:
     with pytest.raises(ValueError, match="set reach to hide nodes"):
         transformer(AttentionConfig(visibility=window(left=1, right=1)))
     assert repr(Within(torch.zeros(1, 2, 2, dtype=torch.int64), 3)) == "within(3 edges)"
+
+
+def test_a_batch_moves_to_a_device_with_all_its_parts() -> None:
+    graphs = [
+        Graph(
+            features=np.ones((count, 2), np.float32),
+            edges=np.array([[0], [1]]),
+            edge_features=np.ones((1, 1), np.float32),
+            labels=np.zeros(count, np.int64),
+            classes=("a",),
+        )
+        for count in (2, 3)
+    ]
+    batch = WholeGraphBatch.of_placed([PlacedGraph(graph, RandomWalkConfig(steps=2)) for graph in graphs]).to("meta")
+    parts = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    assert {name: part.device.type for name, part in parts.items() if part is not None} == {
+        name: "meta" for name in parts if name != "degrees"
+    }
+
+
+def test_nodes_without_a_way_between_them_are_beyond_every_reach() -> None:
+    with pytest.raises(ValueError, match="reach must be less than 255, or none for the whole graph, got 255"):
+        transformer(reach=255)

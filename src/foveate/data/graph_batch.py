@@ -1,7 +1,7 @@
 """Graphs as tensors: several graphs become one, without edges between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -71,8 +71,7 @@ class GraphBatch:
         return Neighbourhood(self.edges, len(self), self.edge_features, self.degrees)
 
     def to(self, device: torch.device | str) -> "GraphBatch":
-        fields = ("features", "edges", "graph", "edge_features", "labels", "degrees")
-        parts = {name: getattr(self, name) for name in fields}
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: part.to(device) for name, part in parts.items() if part is not None})
 
 

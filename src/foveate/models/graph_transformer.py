@@ -42,6 +42,8 @@ class GraphTransformerConfig:
         require_positive(num_layers=self.num_layers, max_distance=self.max_distance)
         if self.reach is not None:
             require_positive(reach=self.reach)
+            if self.reach >= APART:
+                raise ValueError(f"reach must be less than {APART}, or none for the whole graph, got {self.reach}")
         if self.max_distance >= APART:
             raise ValueError(f"max_distance must be less than {APART}, got {self.max_distance}")
         attention = self.block.encoder_attention
