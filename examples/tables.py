@@ -235,6 +235,18 @@ MOLECULES = (
             "mean of the training molecules": "mean",
         },
     ),
+    Table(
+        "| group |",
+        "groups, along-bonds-random-1",
+        [
+            Column("count", count),
+            *(
+                Column(name, partial(spread, places=2))
+                for name in ("effect", "spread", "share of the read-out", "share of the atoms")
+            ),
+        ],
+        {name: name for name in ("hydroxyl (alcohol, phenol, acid)", "amine", "methyl", "halogen", "nitro")},
+    ),
 )
 PAGES = (
     ("speech.md", "speech/results.json", SPEECH),
