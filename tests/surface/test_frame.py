@@ -184,6 +184,15 @@ def test_a_look_maps_the_probabilities_of_labels_beside_the_true_ones(
     assert [one.label for one in times(trace, site="segments").tier("words")] == list(labelled.phones)
 
 
+def test_a_look_says_that_segments_are_too_many_for_a_map(
+    data: Path, run: Path, tmp_path: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.tasks.tag.label_map.DENSE", 47)
+    looked = foveate("look", run, data.parent / "0.wav", "--trace", tmp_path / "kept")
+    assert (looked.code, "too many segments and vectors for a map of both" in looked.err) == (0, True)
+    assert "segments" not in read_trace(tmp_path / "kept").tracks
+
+
 def test_segments_are_drawn_along_the_time_of_a_recording(data: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
     recording, true = data.parent / "0.wav", data.parent / "0.txt"
     grid = tmp_path / "0.TextGrid"

@@ -21,7 +21,7 @@ from foveate.data.text import read_lines
 from foveate.data.tracked import Tracked, read_tracked
 from foveate.decode.label_path import SmoothingConfig
 from foveate.errors import DataError, SetupError, UsageError
-from foveate.inspect import TimeAlignment
+from foveate.inspect import TimeAlignment, Trace
 from foveate.metrics import Score, phone_error_rate
 from foveate.nn.loss import cross_entropy
 from foveate.storage.run import read_run
@@ -46,6 +46,7 @@ from foveate.tasks.side import Sight
 from foveate.tasks.tag import TASK
 from foveate.tasks.tag.frame_task import FrameTask
 from foveate.tasks.tag.frame_use import SMOOTHING, FrameLabeller, LabelledFrames, collapsed
+from foveate.tasks.tag.label_map import SEGMENTS
 from foveate.tasks.tag.task import TagConfig
 from foveate.voice import say, shown
 
@@ -240,7 +241,7 @@ class FrameSight(Sight):
     """The labels of one recording, drawn as segments, and their maps beside its attention."""
 
     def __init__(self, labeller: FrameLabeller, thing: Any, target: LabelTrack | Sequence[str] | None) -> None:
-        super().__init__(lambda: labeller.trace(thing, target))
+        super().__init__(self._trace)
         self.labeller, self.thing, self.target = labeller, thing, target
 
     def times(self, arguments: argparse.Namespace) -> TimeAlignment | None:
@@ -248,6 +249,12 @@ class FrameSight(Sight):
         if arguments.site is not None or arguments.layer is not None or self.labeller.vocabulary.clock is None:
             return None
         return self.labeller.times(self.thing, self.target if isinstance(self.target, LabelTrack) else None)
+
+    def _trace(self) -> Trace:
+        trace = self.labeller.trace(self.thing, self.target)
+        if SEGMENTS not in trace.tracks and len(trace.tracks["source"]):
+            say("There are too many segments and vectors for a map of both. The trace has the map of labels alone.")
+        return trace
 
 
 def reader_of(path: str) -> Reader | None:
