@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from foveate.attention import AdditiveConfig, Attention, AttentionConfig, GatV2Config, record, window
+from foveate.attention import AdditiveConfig, Attention, AttentionConfig, GatV2Config, Positions, record, window
 from foveate.attention.bias import AlibiConfig
 from foveate.attention.paths import PATHS
 from foveate.data.graph import Graph
@@ -212,6 +212,14 @@ def test_a_batch_moves_to_a_device_with_all_its_parts() -> None:
     }
 
 
-def test_nodes_without_a_way_between_them_are_beyond_every_reach() -> None:
-    with pytest.raises(ValueError, match="reach must be less than 255, or none for the whole graph, got 255"):
-        transformer(reach=255)
+def test_the_largest_reach_ends_before_longer_ways_and_before_nodes_without_a_way() -> None:
+    path = Graph(features=np.ones((261, 1)), edges=np.stack([np.arange(259), np.arange(1, 260)]))
+    with pytest.raises(ValueError, match="reach must be less than 254, or none for the whole graph, got 254"):
+        transformer(reach=254)
+    reach = transformer(reach=253).reach
+    assert reach is not None
+    sees = Within(torch.from_numpy(distances(path))[None], reach)(Positions.of(261, 261))[0, 0]
+    place = torch.arange(261)
+    apart = (place[:, None] - place).abs()
+    apart[260, :260] = apart[:260, 260] = 1_000
+    assert torch.equal(sees, apart <= 253)

@@ -96,9 +96,70 @@ def test_classes_are_predicted_with_unknown_values_left_out(foveate: Any, folder
     scores = json.loads(foveate("evaluate", folder / "classes", "--data", folder / "table.csv", "--json").out)
     assert scores["roc_auc of alcohol"] > 0.9
     assert scores["roc_auc"] == pytest.approx((scores["roc_auc of alcohol"] + scores["roc_auc of rare"]) / 2)
+    header, *rows = (folder / "table.csv").read_text().splitlines()
+    (folder / "some.csv").write_text("\n".join([header, rows[1], rows[2]]) + "\n")
+    some = foveate("evaluate", folder / "classes", "--data", folder / "some.csv", "--json")
+    assert "'rare' has no score, because no molecule has a value of it." in some.err
+    assert json.loads(some.out) == {"roc_auc": 1.0, "roc_auc of alcohol": 1.0}
+    (folder / "one.csv").write_text("\n".join([header, rows[1]]) + "\n")
+    refused = foveate("evaluate", folder / "classes", "--data", folder / "one.csv")
+    assert refused.code == 3
+    assert "one.csv gives no score: of 'alcohol', all its known values are of class 1, and ROC-AUC" in refused.err
     values = foveate("predict", folder / "classes", "CCO").out.split("\t")[1:]
     assert all(0 <= float(value) <= 1 for value in values)
     assert len(values) == 2
+
+
+def test_only_training_data_need_a_value_of_each_target(foveate: Any, folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "table.csv").read_text().splitlines()
+    header, known, unknown = lines[0], lines[1:31:3], [lines[2], lines[3], lines[5]]
+    (tmp_path / "train.csv").write_text("\n".join([header, *known]) + "\n")
+    (tmp_path / "valid.csv").write_text("\n".join([header, *unknown]) + "\n")
+    said = foveate(
+        "compare", "molecule", "--data", tmp_path / "train.csv", "--valid-data", tmp_path / "valid.csv", "--seeds", "1",
+        "--vary", "model.readout=sum,mean", "--budget", "steps=2", "--out", tmp_path / "out", "--quiet",
+        *words('data.targets=["solubility","rare"]', "predicts=numbers", *SMALL),
+    )  # fmt: skip
+    assert said.code == 0, said.err
+    (tmp_path / "none.csv").write_text("smiles,solubility\nCC,\n")
+    refused = foveate("evaluate", folder / "run", "--data", tmp_path / "none.csv")
+    assert refused.code == 3
+    assert "none.csv gives no score: of 'solubility', no molecule has a value of it" in refused.err
+
+
+@pytest.mark.parametrize("column", ["", "1"])
+def test_targets_that_cannot_be_learnt_are_told_before_training(foveate: Any, tmp_path: Path, column: str) -> None:
+    lines = [f"{smiles},{column},{int('O' in smiles)}\n" for smiles in CHAINS]
+    (tmp_path / "table.csv").write_text("smiles,odd,alcohol\n" + "".join(lines))
+    alone = train(foveate, tmp_path, "alone", 'data.targets=["odd"]', "train.steps=1", "predicts=classes")
+    both = train(foveate, tmp_path, "both", 'data.targets=["odd","alcohol"]', "train.steps=1", "predicts=classes")
+    assert alone.code == 3
+    if column:
+        assert "have the same class, 1 of 'odd', so there is nothing to learn" in alone.err
+        assert both.code == 0, both.err
+        assert "Warning: all molecules for training have the class 1 of 'odd', which cannot be learnt" in both.err
+        assert "Warning: 'odd' is not validated, because all its known values are of class 1" in both.err
+    else:
+        assert both.code == 3
+        for said in (alone, both):
+            assert "No molecule for training has a value of 'odd'. Give values, or leave it out" in said.err
+
+
+def test_names_of_molecules_in_files_of_lines_have_a_column(foveate: Any, folder: Path) -> None:
+    (folder / "named.smi").write_text("CCO ethanol\nCC\n")
+    (folder / "plain.smi").write_text("CCO\n")
+    header, *rows = (
+        line.split("\t") for line in foveate("predict", folder / "run", folder / "named.smi").out.splitlines()
+    )
+    assert header == ["smiles", "name", "solubility"]
+    assert [row[:2] for row in rows] == [["CCO", "ethanol"], ["CC", ""]]
+    both = foveate("predict", folder / "run", folder / "plain.smi", folder / "named.smi").out.splitlines()
+    assert [line.count("\t") for line in both] == [2, 2, 2, 2]
+    plain = foveate("predict", folder / "run", folder / "plain.smi").out.splitlines()
+    assert plain == ["smiles\tsolubility", f"CCO\t{rows[0][2]}"]
+    refused = foveate("predict", folder / "run", "CC O")
+    assert (refused.code, refused.out) == (3, "")
+    assert "'CC' are followed by text after a space, 'O'" in refused.err
 
 
 def test_look_draws_atoms_and_what_the_read_out_looked_at(foveate: Any, folder: Path) -> None:
@@ -138,6 +199,9 @@ def test_molecules_without_a_known_target_and_large_ones_are_left_out_by_line(fo
         (('data.targets=["alcohol"]', "train.metric=roc_auc", "data.valid_share=0.02"), "no target has both classes"),
         (('data.targets=["alcohol"]', "train.metric=rmse"), "train.metric cannot be rmse: the targets are classes"),
         (('data.targets=["solubility"]', "data.valid_share=0.9", "data.test_share=0.2"), "leave something to train on"),
+        (('data.targets=["solubility"]', "model.encoder.reach=254"), "reach must be less than 254"),
+        (('data.targets=["solubility"]', "data.split=scaffold"), 'data.split = "random", or a validation'),
+        (('data.targets=["solubility"]', "data.split=scaffold", "data.test_share=0.2"), "40 of 50 molecules have no"),
         (('data.targets=["rare"]', "model.encoder.block.encoder_attention=linear"), "must be of the kind attention"),
     ],
 )  # fmt: skip

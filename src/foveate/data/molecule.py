@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from foveate.data.graph import Graph
+from foveate.data.text import short
 from foveate.errors import DataError, SetupError
 from foveate.suggestion import counted
 
@@ -36,21 +37,24 @@ class Molecule(NamedTuple):
 def read_molecule(smiles: str) -> Molecule:
     """The molecule that SMILES describe. Hydrogens are features of the atoms that they are bound to.
 
+    Atoms stand in the order of the canonical SMILES, so that two ways to write a molecule give the same graph.
+
     Features of atoms, as numbers 0 and 1: the element, the degree, the formal charge, the number of hydrogens, the
     hybridisation, aromaticity, the sizes of rings; of bonds: the kind, conjugation, whether they are in rings, E or Z.
     Salts have several parts without a bond between them.
 
     >>> ethanol = read_molecule("OCC")
     >>> ethanol.smiles, ethanol.graph.names, ethanol.graph.edges.tolist()
-    ('CCO', ('O', 'C', 'C'), [[0, 1], [1, 2]])
+    ('CCO', ('C', 'C', 'O'), [[0, 1], [1, 2]])
 
-    Raises DataError with RDKit's reason for SMILES that are not valid, SetupError without RDKit.
+    Raises DataError for text after a space, and with RDKit's reason for SMILES that are not valid; SetupError without
+    RDKit.
     """
     chemistry = _chemistry()
-    text = smiles.strip()
-    if not text:
-        raise DataError(f"The SMILES are empty, and a molecule needs an atom. {REMEDY}")
-    molecule = _parsed(chemistry, text)
+    written = _parsed(chemistry, smiles)
+    canonical = chemistry.MolToSmiles(written)
+    order = list(written.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
+    molecule = chemistry.RenumberAtoms(written, order)
     rings = molecule.GetRingInfo()
     atoms = [_atom_features(atom, rings) for atom in molecule.GetAtoms()]
     bonds = list(molecule.GetBonds())
@@ -60,7 +64,7 @@ def read_molecule(smiles: str) -> Molecule:
         edge_features=np.array([_bond_features(bond) for bond in bonds], np.float32).reshape(len(bonds), BOND_WIDTH),
         names=tuple(_name(atom) for atom in molecule.GetAtoms()),
     )
-    return Molecule(chemistry.MolToSmiles(molecule), graph)
+    return Molecule(canonical, graph)
 
 
 def scaffold(smiles: str) -> str:
@@ -74,16 +78,18 @@ def scaffold(smiles: str) -> str:
     chemistry = _chemistry()
     from rdkit.Chem.Scaffolds import MurckoScaffold
 
-    molecule = _parsed(chemistry, smiles.strip())
+    molecule = _parsed(chemistry, smiles)
     return str(MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False))
 
 
 def drawing_places(smiles: str) -> Float[np.ndarray, "atoms 2"]:
-    """Places of atoms for a drawing: RDKit's, in lengths of about 1.5 for a bond, the second axis upwards."""
+    """Places of atoms for a drawing: RDKit's, in the order of the SMILES, in lengths of about 1.5 for a bond, the
+    second axis upwards.
+    """
     chemistry = _chemistry()
     from rdkit.Chem import rdDepictor
 
-    molecule = _parsed(chemistry, smiles.strip())
+    molecule = _parsed(chemistry, smiles)
     rdDepictor.Compute2DCoords(molecule)
     places: Float[np.ndarray, "atoms 2"] = np.array(molecule.GetConformer().GetPositions()[:, :2], np.float32)
     return places
@@ -120,6 +126,14 @@ def _chemistry() -> Any:
 def _parsed(chemistry: Any, smiles: str) -> Any:
     from rdkit import rdBase
 
+    smiles, *rest = smiles.split(maxsplit=1) or [""]
+    if not smiles:
+        raise DataError(f"The SMILES are empty, and a molecule needs an atom. {REMEDY}")
+    if rest:
+        raise DataError(
+            f"{smiles!r} are followed by text after a space, {short(rest[0])}, which is not part of the SMILES. Remove "
+            "it; lines of a .smi file may have a name there."
+        )
     with rdBase.BlockLogs():
         molecule = chemistry.MolFromSmiles(smiles)
     if molecule is None:

@@ -7,6 +7,8 @@ import numpy as np
 
 from foveate.data.graph import SPLITS
 from foveate.data.molecule import scaffold
+from foveate.errors import DataError
+from foveate.suggestion import counted
 
 SplitKind = Literal["random", "scaffold"]
 """The ways to split molecules."""
@@ -20,6 +22,8 @@ def split_molecules(
     random: drawn by the seed. scaffold: molecules with one scaffold stay together; from the most frequent scaffold to
     the rarest, each goes to training while there is room, then to validation, then to the test. The rare scaffolds are
     tested, which is harder. The seed changes nothing then. Reference: Wu et al. 2018 (MoleculeNet), section 3.2.
+
+    Raises DataError if more molecules have one scaffold than are for training.
 
     >>> split_molecules(["c1ccccc1", "Cc1ccccc1", "CCO", "C1CC1"], "scaffold", shares=(0.25, 0.25), seed=0)
     {'train': [0, 1], 'valid': [2], 'test': [3]}
@@ -35,6 +39,13 @@ def split_molecules(
     for number, one in enumerate(smiles):
         groups.setdefault(scaffold(one), []).append(number)
     split: dict[str, list[int]] = {name: [] for name in SPLITS}
+    largest = max(groups, key=lambda one: len(groups[one]), default="")
+    if groups and len(groups[largest]) > train:
+        shared = f"have the scaffold {largest!r}" if largest else "have no rings, and so the same scaffold"
+        raise DataError(
+            f"{len(groups[largest]):,} of {counted(count, 'molecule')} {shared}, and {train:,} are for training. Split "
+            'them with data.split = "random", or take smaller data.valid_share and data.test_share.'
+        )
     for numbers in sorted(groups.values(), key=lambda group: (-len(group), group[0])):
         if len(split["train"]) + len(numbers) <= train:
             split["train"] += numbers

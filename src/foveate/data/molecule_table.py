@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
@@ -75,23 +76,33 @@ def read_molecule_table(path: Path | str, *, smiles: str | None = None, targets:
     if not molecules:
         raise DataError(f"{path} has no molecules below its first line. {FORM}")
     table = np.array(values, np.float32).reshape(len(molecules), len(places))
-    names = tuple(header[column] for column in places)
-    for name, column in zip(names, table.T, strict=True):
-        if np.isnan(column).all():
-            raise DataError(f"{path}: the column {short(name)} is empty. Leave it out of data.targets.")
-    return MoleculeTable(molecules, names, table, lines)
+    return MoleculeTable(molecules, tuple(header[column] for column in places), table, lines)
 
 
-def read_smiles(path: Path | str, *, smiles: str | None = None) -> list[tuple[int, str]]:
-    """The SMILES of a file with their lines: of a table with that column, or of lines that are SMILES each."""
+class WrittenMolecule(NamedTuple):
+    """The SMILES of a file."""
+
+    line: int
+    smiles: str
+    name: str = ""
+
+
+def read_smiles(path: Path | str, *, smiles: str | None = None) -> list[WrittenMolecule]:
+    """The SMILES of a file: of a table with that column, or of lines that are SMILES each.
+
+    In a file of lines, such as `.smi`, text after the first space or tab is the name of a molecule, and the first line
+    may be a title that begins with the word SMILES.
+    """
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in PACKED]
     if suffixes and suffixes[-1] in (".csv", ".tsv"):
         rows = _rows(path)
         if not rows:
             raise DataError(f"{path} is empty. {FORM}")
         place = _smiles_column(path, [name.strip() for name in rows[0][1]], smiles)
-        return [(line, cells[place] if place < len(cells) else "") for line, cells in rows[1:]]
-    return [(line, text) for line, text in enumerate(read_lines(path), start=1) if text.strip()]
+        return [WrittenMolecule(line, cells[place] if place < len(cells) else "") for line, cells in rows[1:]]
+    parts = [(line, text.split()) for line, text in enumerate(read_lines(path), start=1) if text.strip()]
+    titled = bool(parts) and parts[0][1][0].lower() == SMILES
+    return [WrittenMolecule(line, first, " ".join(name)) for line, (first, *name) in parts[titled:]]
 
 
 def _rows(path: Path | str) -> list[tuple[int, list[str]]]:

@@ -12,7 +12,7 @@ from foveate.attention.check import require_positive
 from foveate.attention.score import is_placed
 from foveate.config.field import setting
 from foveate.data.graph_batch import GraphBatch
-from foveate.data.graph_place import APART, GraphPlaceConfig, RandomWalkConfig
+from foveate.data.graph_place import APART, FARTHEST, GraphPlaceConfig, RandomWalkConfig
 from foveate.data.whole_graph import WholeGraphBatch
 from foveate.nn.dropout import dropout
 from foveate.nn.linear_layer import Linear
@@ -42,8 +42,8 @@ class GraphTransformerConfig:
         require_positive(num_layers=self.num_layers, max_distance=self.max_distance)
         if self.reach is not None:
             require_positive(reach=self.reach)
-            if self.reach >= APART:
-                raise ValueError(f"reach must be less than {APART}, or none for the whole graph, got {self.reach}")
+            if self.reach >= FARTHEST:  # which stands for longer ways, too
+                raise ValueError(f"reach must be less than {FARTHEST}, or none for the whole graph, got {self.reach}")
         if self.max_distance >= APART:
             raise ValueError(f"max_distance must be less than {APART}, got {self.max_distance}")
         attention = self.block.encoder_attention

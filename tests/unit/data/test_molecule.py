@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foveate.data.graph_place import LaplacianConfig
 from foveate.data.molecule import ATOM_WIDTH, BOND_WIDTH, ELEMENTS, drawing_places, read_molecule, scaffold
 from foveate.data.molecule_split import split_molecules
 from foveate.data.molecule_store import read_molecules, write_molecules
@@ -40,9 +41,24 @@ def test_two_ways_to_write_a_molecule_have_one_canonical_form() -> None:
     assert read_molecule("OCC").smiles == read_molecule(" C(C)O ").smiles == "CCO"
 
 
+def test_two_ways_to_write_a_molecule_give_one_graph_with_the_same_eigenvectors() -> None:
+    from rdkit import Chem
+
+    for smiles in ("c1ccccc1C(=O)OC", "C1CCC2(CC1)CCCCC2", "F/C=C/[C@H](N)Cl", "[O-]c1ccccc1.[Na+]"):
+        molecule = Chem.MolFromSmiles(smiles)
+        random = {Chem.MolToSmiles(molecule, doRandom=True) for _ in range(8)}
+        assert len(random) > 1
+        one, *others = (read_molecule(written).graph for written in random)
+        for other in others:
+            assert (one.names, one.edges.tolist()) == (other.names, other.edges.tolist())
+            assert np.array_equal(one.features, other.features)
+            assert np.array_equal(one.edge_features, other.edge_features)
+            assert np.array_equal(LaplacianConfig().vectors(one), LaplacianConfig().vectors(other))
+
+
 def test_salts_and_single_atoms_are_molecules() -> None:
     salt, atom = read_molecule("[Na+].[Cl-]").graph, read_molecule("C").graph
-    assert (salt.names, salt.edges.shape, salt.isolated.tolist()) == (("Na+", "Cl−"), (2, 0), [0, 1])
+    assert (salt.names, salt.edges.shape, salt.isolated.tolist()) == (("Cl−", "Na+"), (2, 0), [0, 1])
     assert (len(atom), atom.edge_width) == (1, BOND_WIDTH)
 
 
@@ -82,7 +98,7 @@ def test_a_table_has_targets_by_name_and_unknown_values(tmp_path: Path) -> None:
     assert both.targets == ("b", "a")
     assert np.array_equal(both.values, [[np.nan, 0.5], [2, np.nan]], equal_nan=True)
     assert both.lines == [2, 4]
-    assert read_smiles(path) == [(2, "CCO"), (4, "C")]
+    assert read_smiles(path) == [(2, "CCO", ""), (4, "C", "")]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +112,7 @@ def test_a_table_has_targets_by_name_and_unknown_values(tmp_path: Path) -> None:
         ("smiles,y\nC,1\nC\n", ":3: the line has 1 cells"),
         ("smiles,y\nC,high\n", ":2: y is 'high', and must be a number"),
         ("smiles,y\nC,inf\n", ":2: y is 'inf'"),
-        ("smiles,y\nC,\n", "the column 'y' is empty"),
+        ("smiles,y\nCC O,1\n", ":2: 'CC' are followed by text after a space, 'O'"),
         ('smiles,y\n"C,1\n', "unexpected end of data"),
     ],
 )
@@ -104,6 +120,14 @@ def test_tables_that_cannot_be_read_are_refused(text: str, refusal: str, tmp_pat
     with pytest.raises(DataError) as error:
         read_molecule_table(table(tmp_path, text))
     assert refusal in str(error.value)
+
+
+def test_text_after_a_space_is_a_name_in_files_of_lines_only(tmp_path: Path) -> None:
+    lines = table(tmp_path, "SMILES Name\nCCO ethanol\n\nC\nCC(=O)O\tacetic  acid\n", "m.smi")
+    assert read_smiles(lines) == [(2, "CCO", "ethanol"), (4, "C", ""), (5, "CC(=O)O", "acetic acid")]
+    for read in (read_molecule, scaffold, drawing_places):
+        with pytest.raises(DataError, match="'CC' are followed by text after a space, 'O'"):
+            read("CC O")
 
 
 def test_a_wrong_name_of_a_target_is_told_with_a_suggestion(tmp_path: Path) -> None:
@@ -129,6 +153,13 @@ def test_a_scaffold_split_keeps_scaffolds_together_and_the_frequent_ones_for_tra
         assert {place[scaffold(smiles[number])] for number in numbers} <= {part}
     assert place[""] == "train"  # six molecules without rings
     assert scaffold("Cc1ccccc1") == scaffold("Oc1ccccc1") == "c1ccccc1"
+
+
+def test_a_scaffold_with_more_molecules_than_are_for_training_is_refused() -> None:
+    for smiles, named in ((["CCO"] * 9 + ["C1CC1"], "have no rings"), (["CC1CC1"] * 9 + ["C"], "the scaffold 'C1CC1'")):
+        with pytest.raises(DataError, match=rf'9 of 10 molecules .*{named}.* 8 are for training. .* "random"'):
+            split_molecules(smiles, "scaffold", shares=(0.1, 0.1), seed=0)
+        assert len(split_molecules(smiles, "scaffold", shares=(0.1, 0.0), seed=0)["train"]) == 9
 
 
 def test_a_store_gives_back_the_same_graphs_without_rdkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from foveate.suggestion import counted
 from foveate.tasks.exported import Exported, Note
 from foveate.tasks.intake import Intake
 from foveate.tasks.molecule import TASK
-from foveate.tasks.molecule.property_target import Targets, require_classes
+from foveate.tasks.molecule.property_target import Targets, require_classes, require_scored, unscored
 from foveate.tasks.molecule.task import (
     VALIDATED,
     MoleculeConfig,
@@ -50,10 +50,11 @@ TABLES = (".csv", ".tsv", ".smi", ".txt", ".gz", ".xz")
 
 @dataclass(frozen=True)
 class Line:
-    """SMILES, and their place in a file; empty for an argument."""
+    """SMILES, and their place in a file and the name that stands there; both empty for an argument."""
 
     smiles: str
     where: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
         return self.smiles
@@ -142,14 +143,17 @@ class MoleculeSide(Side):
         require_used(arguments, dict.fromkeys(("edges", "nodes", "probabilities"), "nodes"), (), "for molecules")
         predictor = self.load(arguments.run)
         names = (name for chunk in chunks(arguments.inputs) for name in chunk if name.strip())
-        intake = Intake(arguments.command, names, lambda name: _lines(name, predictor.config.data.smiles))
+        column = predictor.config.data.smiles
+        named = any(_has_names(name, column) for name in arguments.inputs)
+        intake = Intake(arguments.command, names, lambda name: _lines(name, column, named=named))
         if not arguments.inputs or any(map(_is_file, arguments.inputs)):
-            print(shown("\t".join(("smiles", *predictor.targets.names))))
+            print(shown("\t".join(("smiles", *(["name"] if named else []), *predictor.targets.names))))
         for line, answer in intake.answers(lambda lines: _predicted(predictor, lines), together=TOGETHER):
             if answer is None:
                 print(flush=True)
                 continue
-            print(shown("\t".join((line.smiles, *(f"{value:.4f}" for value in answer)))), flush=True)
+            cells = (line.smiles, *([line.name] if named else []), *(f"{value:.4f}" for value in answer))
+            print(shown("\t".join(cells)), flush=True)
 
     def vocabulary(self, model: MoleculePredictor) -> MoleculePredictor:
         return model
@@ -170,15 +174,15 @@ class MoleculeSide(Side):
             self.write_report(predictor, config, folder, Path(arguments.report), (name, table))
             say(f"The report is in {arguments.report}.")
         say(f"{counted(len(table), 'molecule')} of {name}.")
+        require_scored(table, predictor.targets, name)
+        for target, reason in unscored(table, predictor.targets.predicts).items():
+            say(f"{target!r} has no score, because {reason}.")
         return _figures(predicted, table, predictor.targets)
 
     def _test(self, folder: Path, config: MoleculeConfig, path: str | None, targets: Targets) -> Test:
         """The molecules of a file, or those that the run keeps for the test."""
         if path is not None:
-            table = config.read(path, targets.names)
-            if targets.predicts == "classes":
-                require_classes(table, "the model predicts classes 0 and 1")
-            return Path(path).name, table
+            return Path(path).name, _read_test(config, path, targets)
         if not stored(folder, "test").exists():
             raise UsageError(
                 f"{folder} keeps no molecules for a test, because it has a file for validation. Give --data FILE."
@@ -268,25 +272,51 @@ class MoleculeSide(Side):
     def count(self, batch: Any) -> int:
         return int((~batch.targets.isnan()).sum())
 
+    def require_given(self, task: MoleculeTask, request: Asked) -> None:
+        super().require_given(task, request)
+        if request.test:
+            require_scored(
+                _read_test(task.config, request.test["data"], task.targets), task.targets, request.test["data"]
+            )
+
     def score(self, task: MoleculeTask, config: MoleculeConfig, folder: Path, request: Asked) -> Scored:
         if not request.test:
             return Scored(values=self.pick(task.validate(), request.metrics))
-        table = config.read(request.test["data"], task.targets.names)
+        table = _read_test(config, request.test["data"], task.targets)
         predicted = self.in_use(task).values(table.molecules)
         return Scored(
             values=self.pick(property_scores(predicted, table.values, task.targets.predicts), request.metrics)
         )
 
 
+def _read_test(config: MoleculeConfig, path: str, targets: Targets) -> MoleculeTable:
+    """The molecules of a file to score a model on."""
+    table = config.read(path, targets.names)
+    if targets.predicts == "classes":
+        require_classes(table, "the model predicts classes 0 and 1")
+    return table
+
+
 def _is_file(name: str) -> bool:
     return name.endswith(TABLES) or os.path.isfile(name)  # which answers for names of any length
 
 
-def _lines(name: str, column: str | None) -> Iterator[Line]:
-    """An argument as SMILES, or the SMILES of the file that it names."""
+def _lines(name: str, column: str | None, *, named: bool) -> Iterator[Line]:
+    """An argument as SMILES, or the SMILES of the file that it names, with names of molecules only where `named`."""
     if not _is_file(name):
         return iter([Line(name.strip())])
-    return (Line(smiles.strip(), f"{name}:{line}: ") for line, smiles in read_smiles(name, smiles=column))
+    lines = [Line(one.smiles.strip(), f"{name}:{one.line}: ", one.name) for one in read_smiles(name, smiles=column)]
+    if not named and (first := next((line for line in lines if line.name), None)) is not None:
+        raise DataError(f"{first.where}the molecule has a name after its SMILES. Give this file as an argument.")
+    return iter(lines)
+
+
+def _has_names(name: str, column: str | None) -> bool:
+    """Whether an argument is a file with names of molecules; a file that cannot be read is told when it is its turn."""
+    try:
+        return _is_file(name) and any(one.name for one in read_smiles(name, smiles=column))
+    except DataError:
+        return False
 
 
 def _predicted(predictor: MoleculePredictor, lines: Sequence[Line]) -> list[list[float]]:

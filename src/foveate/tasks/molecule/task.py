@@ -28,7 +28,14 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import file_digest
 from foveate.storage.run import read_run
 from foveate.suggestion import counted, listing
-from foveate.tasks.molecule.property_target import TARGETS, Predicts, Targets, require_classes
+from foveate.tasks.molecule.property_target import (
+    TARGETS,
+    Predicts,
+    Targets,
+    require_classes,
+    single_values,
+    unscored,
+)
 from foveate.tasks.run_model import require_digests, require_seed, seeded, within_run
 
 PARTS = ("train", "valid", "test")
@@ -179,8 +186,9 @@ class MoleculeTask:
         self._plan = plan_of(training, config)
 
     @classmethod
-    def prepare(cls, config: MoleculeConfig, run: Path) -> tuple["MoleculeTask", dict[str, MoleculeReport]]:
-        """Read the molecules, split them, and store all in the run folder.
+    def prepare(cls, config: MoleculeConfig, run: Path) -> tuple["MoleculeTask", dict[str, MoleculeReport | str]]:
+        """Read the molecules, split them, and store all in the run folder. Returns reports on each file, and a warning
+        on targets with one value.
 
         Raises DataError for tables that cannot be read, and if nothing is left to train on or to validate with.
         """
@@ -195,7 +203,9 @@ class MoleculeTask:
         targets.save(run)
         for part, table in tables.items():
             write_molecules(table, stored(run, part))
-        return cls(config, targets, tables["train"], tables["valid"], _digests(run)), reports
+        warning = _warning(tables["train"], tables["valid"], targets)
+        remarks: dict[str, MoleculeReport | str] = {**reports, **({"targets": warning} if warning else {})}
+        return cls(config, targets, tables["train"], tables["valid"], _digests(run)), remarks
 
     @classmethod
     def open(cls, config: MoleculeConfig, run: Path) -> "MoleculeTask":
@@ -212,8 +222,7 @@ class MoleculeTask:
         if self.targets.predicts == "numbers":
             return {"roc_auc": "the targets are numbers, not classes"}
         unmeasured = dict.fromkeys(("rmse", "mae"), "the targets are classes, not numbers")
-        values = self.validation.values
-        if not ((values == 0).any(0) & (values == 1).any(0)).any():
+        if len(unscored(self.validation, "classes")) == len(self.targets.names):
             unmeasured["roc_auc"] = "no target has both classes among the molecules for validation"
         return unmeasured
 
@@ -295,6 +304,18 @@ def _digests(run: Path) -> dict[str, str]:
     return {name: file_digest(run / name) for name in files}
 
 
+def _warning(training: MoleculeTable, validation: MoleculeTable, targets: Targets) -> str:
+    """Sentences on targets that cannot be learnt or validated; empty where all can."""
+    unit = "class" if targets.predicts == "classes" else "value"
+    sentences = [
+        f"all molecules for training have the {unit} {value:g} of {name!r}, which cannot be learnt from them."
+        for name, value in single_values(training).items()
+    ]
+    reasons = unscored(validation, targets.predicts)
+    sentences += [f"{name!r} is not validated, because {reason}." for name, reason in reasons.items()]
+    return " ".join(f"Warning: {sentence}" for sentence in sentences)
+
+
 def prepared_tables(config: MoleculeConfig) -> tuple[dict[str, MoleculeTable], dict[str, MoleculeReport]]:
     """The molecules of each part, and reports on them."""
     data = config.data
@@ -327,11 +348,13 @@ def prepared_tables(config: MoleculeConfig) -> tuple[dict[str, MoleculeTable], d
             **left_out,
         )
         reports = {"data": report}
+    scaffolds = data.valid_data is None and data.split == "scaffold"
+    otherwise = 'data.split = "random", ' if scaffolds else ""
     for part, name in (("train", "training"), ("valid", "validation")):
         if not len(tables[part]):
             raise DataError(
                 f"No molecule is left for {name}. {' '.join(map(str, reports.values()))} Give more molecules, other "
-                "shares, or a validation file with --valid-data (data.valid_data)."
+                f"shares, {otherwise}or a validation file with --valid-data (data.valid_data)."
             )
     return tables, reports
 

@@ -95,7 +95,7 @@ class MoleculePredictor(Looking):
         observation = observed(self.model, lambda: self.model(placed.batch([0])))
         answers = zip(self.targets.names, self.values([molecule])[0].tolist(), strict=True)
         answer = ", ".join(f"{name} {value:.3g}" for name, value in answers)
-        tracks = {"atoms": atom_track(molecule, text), "molecule": Track(labels=(answer,))}
+        tracks = {"atoms": atom_track(molecule), "molecule": Track(labels=(answer,))}
         trace = Trace.of(observation, tracks, pedigree=Pedigree.of(self.model))
         if not trace.sites:
             raise UsageError(
@@ -112,13 +112,13 @@ class MoleculePredictor(Looking):
         return []
 
 
-def atom_track(molecule: Molecule, smiles: str) -> Track:
-    """The atoms of a molecule, with their bonds and places for a drawing; `smiles` are those that it was read from."""
+def atom_track(molecule: Molecule) -> Track:
+    """The atoms of a molecule, with their bonds and places for a drawing."""
     graph = molecule.graph
     pairs, number = graph.edges_both_ways()
     assert graph.edge_features is not None
     kinds = graph.edge_features[number][:, : len(BONDS)]
     bonds = [BONDS[kind].lower() for kind in kinds.argmax(1).tolist()] if len(kinds) else []
-    places = drawing_places(smiles) * np.array([1, -1], np.float32)
+    places = drawing_places(molecule.smiles) * np.array([1, -1], np.float32)
     notes = [f"atom {place}: {note}" for place, note in enumerate(map(atom_note, np.asarray(graph.features)))]
     return Track.of_nodes(graph.names, pairs, places=fitted(places), bonds=bonds, notes=notes)
