@@ -4,10 +4,11 @@ The scripts of folders use it. Data are prepared once and shared by the variants
 processor, so that other programs on the machine change them little; every figure has the steps that were made in them.
 """
 
+import argparse
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,27 @@ PREPARATION = ("data", "reader", "tokeniser")
 """The settings that prepared data depend on."""
 TRIAL = 20
 """The number of steps whose time tells how many steps a variant can make."""
+
+
+def measuring(
+    description: str | None, *, out: Path, results: Path, seconds: float, variants: Collection[str] = ()
+) -> argparse.ArgumentParser:
+    """A parser of the options of a script that measures: where, what, with what seeds and for how long."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=out, help=f"folder of the runs ({out})")
+    if variants:
+        parser.add_argument("--variant", choices=variants, action="append", help="train only this; may be repeated")
+    parser.add_argument("--seeds", type=numbers, default=(0,), help="random starts, such as 0,1,2 (0)")
+    parser.add_argument(
+        "--seconds", type=float, default=seconds, help=f"the processor's seconds of the steps ({seconds:g})"
+    )
+    parser.add_argument("--results", type=Path, default=results, help=f"file that keeps the figures ({results.name})")
+    return parser
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """The numbers of a list such as 0,1,2."""
+    return tuple(map(int, text.split(",")))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ in percent but for CIDEr-D (at most 10):
 A weight lies at the pixel in the middle of its place. Layers and heads of a Transformer are averaged.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,7 +39,7 @@ from foveate.tasks.caption.use import Describer
 FOLDER = Path(__file__).parent
 sys.path += [str(FOLDER), str(FOLDER.parent)]
 from figures import keep, show  # noqa: E402
-from measure import Loan, Recipe  # noqa: E402
+from measure import Loan, Recipe, measuring  # noqa: E402
 from scenes import KINDS, SIDE, Article  # noqa: E402
 
 CONFIGURATION, RESULTS = FOLDER / "captions.toml", FOLDER / "captions.json"
@@ -61,21 +60,16 @@ GROUP = 250
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring(__doc__, out=Path("demo/captions"), results=RESULTS, seconds=240, variants=VARIANTS)
     parser.add_argument("scenes", type=Path, help="the folder that scenes.py has written")
-    parser.add_argument("--out", type=Path, default=Path("demo/captions"), help="folder of the runs (demo/captions)")
-    parser.add_argument("--variant", choices=VARIANTS, action="append", help="train only this; may be repeated")
     parser.add_argument("--set", action="append", default=[], metavar="SETTING", help="change a setting of all")
-    parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
-    parser.add_argument("--seconds", type=float, default=240, help="the processor's seconds of the steps (240)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (captions.json)")
     arguments = parser.parse_args(argv)
     data = {"data": arguments.scenes / "train.tsv", "valid_data": arguments.scenes / "valid.tsv"}
     recipe = Recipe(task="caption", configuration=CONFIGURATION, data=data)
     table = ", ".join([f"scenes, {arguments.seconds:g} s", *arguments.set])
     boxes = read_boxes(arguments.scenes / "boxes.tsv")
     test = [line.split("\t") for line in read_lines(arguments.scenes / "test.tsv")]
-    for seed in map(int, arguments.seeds.split(",")):
+    for seed in arguments.seeds:
         for variant in arguments.variant or VARIANTS:
             runs = {name: arguments.out / f"{name}-{seed}-{arguments.seconds:g}" for name in VARIANTS}
             seconds, loan = arguments.seconds, None

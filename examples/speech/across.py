@@ -12,7 +12,6 @@ shows it. The third source of training data are 57 synthetic voices, the same on
 prompts' texts.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ from foveate.tasks.classify.use import RowClassifier
 
 sys.path.append(str(Path(__file__).parents[1]))
 from figures import keep, show
-from measure import Recipe
+from measure import Recipe, measuring
 
 CONFIGURATION = Path(__file__).parent / "language.toml"
 RESULTS = Path(__file__).parent / "results.json"
@@ -42,15 +41,11 @@ PARTS = ("train", "valid", "test")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring(__doc__, out=Path("demo/language"), results=RESULTS, seconds=30)
     parser.add_argument("prompts", type=Path, help="the folder that prompts.py has written")
     parser.add_argument("captions", type=Path, help="the folder that captions.py has written")
     parser.add_argument("voices", type=Path, help="the folder with es, fr and ru, each written by phones.py")
-    parser.add_argument("--out", type=Path, default=Path("demo/language"), help="folder of the runs (demo/language)")
     parser.add_argument("--source", choices=SOURCES, action="append", help="train only on this; may be repeated")
-    parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
-    parser.add_argument("--seconds", type=float, default=30, help="the processor's seconds of the steps (30)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
     arguments = parser.parse_args(argv)
     collections = {
         "prompts": {part: labelled(arguments.prompts / "language" / f"{part}.tsv") for part in PARTS},
@@ -63,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         recipe = Recipe(
             task="classify", configuration=CONFIGURATION, data={"data": data["train"], "valid_data": data["valid"]}
         )
-        for seed in map(int, arguments.seeds.split(",")):
+        for seed in arguments.seeds:
             run = arguments.out / f"{source}-{seed}-{arguments.seconds:g}"
             store = arguments.out / f"{source}-store"
             spent = recipe.train((), seed, run, store=store, seconds=arguments.seconds)

@@ -12,7 +12,6 @@ The table has the share of frames with the right phone, the same after smoothing
 data (`decode` of `foveate train tag`), and the edits between the strings of phones without repetitions, all in percent.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from foveate.tasks.tag.frame_use import SMOOTHING, FrameLabeller, collapsed
 
 sys.path.append(str(Path(__file__).parents[1]))
 from figures import keep, show
-from measure import Recipe
+from measure import Recipe, measuring
 
 CONFIGURATION = Path(__file__).parent / "phones.toml"
 RESULTS = Path(__file__).parent / "results.json"
@@ -46,19 +45,14 @@ VARIANTS: dict[str, Sequence[str]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring(__doc__, out=Path("demo/phones"), results=RESULTS, seconds=120, variants=VARIANTS)
     parser.add_argument("phones", type=Path, help="the folder that phones.py has written")
-    parser.add_argument("--out", type=Path, default=Path("demo/phones"), help="folder of the runs (demo/phones)")
-    parser.add_argument("--variant", choices=VARIANTS, action="append", help="train only this; may be repeated")
-    parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
-    parser.add_argument("--seconds", type=float, default=120, help="the processor's seconds of the steps (120)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
     arguments = parser.parse_args(argv)
     data = {"data": arguments.phones / "train.tsv", "valid_data": arguments.phones / "valid.tsv"}
     recipe = Recipe(task="tag", configuration=CONFIGURATION, data=data)
     table = f"phones, {arguments.seconds:g} s"
     for variant in arguments.variant or VARIANTS:
-        for seed in map(int, arguments.seeds.split(",")):
+        for seed in arguments.seeds:
             run = arguments.out / f"{variant}-{seed}-{arguments.seconds:g}"
             store = arguments.out / "store"
             spent = recipe.train(VARIANTS[variant], seed, run, store=store, seconds=arguments.seconds)

@@ -20,7 +20,6 @@ test recordings, which are the official ones of the digits:
 * the processor's seconds of the training, with the preparation of data and validation.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ from foveate.tasks.transcribe.use import Transcriber
 
 sys.path.append(str(Path(__file__).parents[1]))
 from figures import keep, show
-from measure import Recipe
+from measure import Recipe, measuring
 
 CONFIGURATION = Path(__file__).parent / "digits.toml"
 RESULTS = Path(__file__).parent / "results.json"
@@ -71,18 +70,13 @@ class Heard:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring(__doc__, out=Path("demo/digits"), results=RESULTS, seconds=300, variants=VARIANTS)
     parser.add_argument("digits", type=Path, help="the folder that digits.py or counting.py has written")
     parser.add_argument(
         "--config", type=Path, default=CONFIGURATION, help="configuration of the variants (digits.toml)"
     )
     parser.add_argument("--test", type=Path, action="append", help="table to test on; may be repeated (test.tsv)")
-    parser.add_argument("--out", type=Path, default=Path("demo/digits"), help="folder of the runs (demo/digits)")
-    parser.add_argument("--variant", choices=VARIANTS, action="append", help="train only this; may be repeated")
-    parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
-    parser.add_argument("--seconds", type=float, default=300, help="the processor's seconds of the steps (300)")
     parser.add_argument("--set", action="append", default=[], metavar="SETTING", help="of all variants")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
     arguments = parser.parse_args(argv)
     data = {"data": arguments.digits / "train.tsv", "valid_data": arguments.digits / "valid.tsv"}
     recipe = Recipe(task="transcribe", configuration=arguments.config, data=data)
@@ -90,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     tests = arguments.test or [arguments.digits / "test.tsv"]
     out = arguments.out / "-".join(["runs", *(re.sub(r"\W+", "-", one) for one in arguments.set)])
     for variant in arguments.variant or VARIANTS:
-        for seed in map(int, arguments.seeds.split(",")):
+        for seed in arguments.seeds:
             run, settings = out / f"{variant}-{seed}-{arguments.seconds:g}", [*arguments.set, *VARIANTS[variant]]
             spent = recipe.train(settings, seed, run, store=out / "store", seconds=arguments.seconds)
             transcriber = Transcriber.load(run)

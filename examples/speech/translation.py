@@ -21,7 +21,6 @@ then reads as German numbers. A variant whose name ends in "lent" begins with th
 trained before it, with the same seed and for the same time.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -43,7 +42,7 @@ from foveate.tasks.transcribe.use import Transcriber
 
 sys.path.append(str(Path(__file__).parents[1]))
 from figures import keep, show
-from measure import Loan, Recipe
+from measure import Loan, Recipe, measuring
 
 CONFIGURATION = Path(__file__).parent / "translation.toml"
 RESULTS = Path(__file__).parent / "results.json"
@@ -81,14 +80,9 @@ class Word:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring(__doc__, out=Path("demo/german"), results=RESULTS, seconds=120, variants=VARIANTS)
     parser.add_argument("digits", type=Path, help="the folder that digits.py has written")
     parser.add_argument("--tables", action="store_true", help="write the tables with German texts, and stop")
-    parser.add_argument("--out", type=Path, default=Path("demo/german"), help="folder of the runs (demo/german)")
-    parser.add_argument("--variant", choices=VARIANTS, action="append", help="train only this; may be repeated")
-    parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
-    parser.add_argument("--seconds", type=float, default=120, help="the processor's seconds of the steps (120)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
     arguments = parser.parse_args(argv)
     for part in PARTS:
         write(arguments.digits, part)
@@ -96,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     table = f"German numbers, {arguments.seconds:g} s"
     for variant in arguments.variant or VARIANTS:
-        for seed in map(int, arguments.seeds.split(",")):
+        for seed in arguments.seeds:
             figures = measured(variant, seed, arguments.digits, arguments.out, arguments.seconds)
             keep(table, variant, seed, figures, path=arguments.results)
             show(table, path=arguments.results)

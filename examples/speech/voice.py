@@ -22,7 +22,6 @@ The table has, in percent, errors per word (WER), the share of strings without a
 * **forward**: the share of the decoder's steps that look at the letter of the step before or at a later one.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +40,7 @@ from foveate.tasks.transcribe.use import Transcriber
 
 sys.path.append(str(Path(__file__).parents[1]))
 from figures import keep, show
-from measure import Recipe
+from measure import Recipe, measuring
 
 CONFIGURATION = Path(__file__).parent / "voice.toml"
 RESULTS = Path(__file__).parent / "results.json"
@@ -52,16 +51,12 @@ LONGEST = 5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measuring(__doc__, out=Path("demo/voice"), results=RESULTS, seconds=300)
     parser.add_argument("recordings", type=Path, help="folder with 0_george_0.wav and the others")
     parser.add_argument("--recogniser", type=Path, help="a run of digits.toml, which transcribes the speech")
-    parser.add_argument("--out", type=Path, default=Path("demo/voice"), help="folder of strings and runs (demo/voice)")
     parser.add_argument("--speaker", default="jackson", help="(jackson)")
     parser.add_argument("--tables", action="store_true", help="write the strings of the speaker, and stop")
-    parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
-    parser.add_argument("--seconds", type=float, default=300, help="the processor's seconds of the steps (300)")
     parser.add_argument("--set", action="append", default=[], metavar="SETTING", help="another than in voice.toml")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that keeps the figures (results.json)")
     arguments = parser.parse_args(argv)
     write(arguments.recordings, arguments.speaker, arguments.out)
     if arguments.tables:
@@ -77,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     recogniser, references = Transcriber.load(arguments.recogniser), test(arguments.out)
     for row, sounds in heard(references, recogniser.rows.rate).items():
         keep(table, row, 0, errors(recogniser, sounds, [text for _, text in references]), path=arguments.results)
-    for seed in map(int, arguments.seeds.split(",")):
+    for seed in arguments.seeds:
         run = arguments.out / "-".join(["run", *map(digest, arguments.set), f"{seed}", f"{arguments.seconds:g}"])
         store = arguments.out / "store"
         spent = recipe.train(arguments.set, seed, run, store=store, seconds=arguments.seconds)

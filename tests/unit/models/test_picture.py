@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, gelu, layer_norm, scaled_dot_product_attention
+from torch.nn.functional import conv2d, gelu, layer_norm, max_pool2d, scaled_dot_product_attention
 
 from foveate.attention import AttentionConfig, GridGaussianConfig, GridRotary, global_tokens, neighbourhood, record
 from foveate.attention.efficient import LinformerConfig
@@ -15,7 +15,7 @@ from foveate.config import build
 from foveate.data.batch import Batch
 from foveate.data.row import Row
 from foveate.models import CaptionerConfig, ClassifierConfig, PictureCNNConfig, ResNetConfig, ViTConfig
-from foveate.models.convolution import GridNetwork
+from foveate.models.convolution import Convolution, GridNetwork
 from foveate.models.vit import ViT
 from foveate.nn import BlockConfig, FirstPoolingConfig, MaxPoolingConfig, MeanPoolingConfig, Patches
 from foveate.nn.grid_position import NoGridPositionConfig, SinusoidalGridConfig
@@ -130,17 +130,32 @@ def parts(norm: Any) -> tuple[Tensor, Tensor]:
     return norm.weight, norm.bias
 
 
+def normed(convolution: Any, x: Tensor, stride: int = 1) -> Tensor:
+    own = convolution.norm
+    x = conv2d(x, convolution.convolution.weight, stride=stride, padding=convolution.convolution.padding)
+    x = (x - own.running_mean[:, None, None]) / (own.running_var[:, None, None] + 1e-5).sqrt()
+    return x * own.weight[:, None, None] + own.bias[:, None, None]
+
+
+@torch.no_grad()
+def test_a_cnn_is_that_of_its_equation() -> None:
+    encoder = PictureCNNConfig(channels=(4, 6), convolutions=2, norm="batch").build_encoder(PATCHES).eval()
+    for weight in encoder.parameters():
+        nn.init.normal_(weight, std=0.5)
+    layers = (module for module in encoder.network if isinstance(module, Convolution))
+    x = PATCHES.picture(Batch.of([row(1)]).values)
+    for _ in range(2):
+        for _ in range(2):
+            x = normed(next(layers), x).relu()
+        x = max_pool2d(x, 2, ceil_mode=True)
+    hidden, packing = encoder.encode(Batch.of([row(1)]))
+    torch.testing.assert_close(packing.unpack(hidden)[0], x[0].flatten(1).T, atol=1e-5, rtol=1e-5)
+
+
 @torch.no_grad()
 def test_a_residual_block_is_that_of_the_paper() -> None:
     model = model_of(CLASSIFIERS["ResNet, batch norm"])
     x = PATCHES.picture(Batch.of([row(1)]).values)
-
-    def normed(convolution: Any, x: Tensor, stride: int = 1) -> Tensor:
-        own = convolution.norm
-        x = conv2d(x, convolution.convolution.weight, stride=stride, padding=convolution.convolution.padding)
-        x = (x - own.running_mean[:, None, None]) / (own.running_var[:, None, None] + 1e-5).sqrt()
-        return x * own.weight[:, None, None] + own.bias[:, None, None]
-
     first, _, one, two = model.encoder.network
     x = normed(first, x).relu()
     x = (x + normed(one.second, normed(one.first, x).relu())).relu()
