@@ -9,7 +9,7 @@ PYRIGHT := 1.1.414
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types viewer dist release clean
+.PHONY: help demo test lint types viewer docs dist release clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,11 @@ viewer: ## check that the committed viewer is what viewer/ builds, and test it; 
 	@echo "== viewer"
 	@cd viewer && npm ci --no-audit --no-fund --loglevel=error && ./check-build && npm test && npm run e2e
 
+docs: $(VENV)/.documents ## build the documentation site with its lessons in four languages, and look at it in chromium; needs node 20
+	@echo "== documentation"
+	@$(BIN)/python docs/website/build_site.py
+	@cd viewer && npm ci --no-audit --no-fund --loglevel=error && npm run site
+
 dist: $(VENV)/.developer ## build the source distribution and, from it, the wheel into dist/
 	@echo "== building"
 	@rm -rf dist
@@ -65,6 +70,11 @@ $(VENV)/.torch: constraints.txt
 $(VENV)/.user: pyproject.toml $(VENV)/.torch
 	@echo "== installing foveate with scores"
 	@$(INSTALL) --quiet -e '.[eval]'
+	@touch $@
+
+$(VENV)/.documents: docs/website/requirements.txt $(VENV)/.user
+	@echo "== installing the tools of the documentation"
+	@$(INSTALL) --quiet -r docs/website/requirements.txt
 	@touch $@
 
 $(VENV)/.developer: pyproject.toml $(VENV)/.torch

@@ -1,0 +1,95 @@
+"""Builds the documentation site in four languages: `make docs`.
+
+    python docs/website/build_site.py                   # the site, into build/docs/site
+    python docs/website/build_site.py --translations    # first renew the files of translators in docs/locale
+
+Needs the packages of docs/website/requirements.txt. A warning, a failing cell, a broken link, a request to another
+host, or a translation that is behind its lesson ends it with an error.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import notebook  # noqa: E402
+import reference  # noqa: E402
+from inspection import problems  # noqa: E402
+from staging import LANGUAGES, LOCALE, ROOT, stage  # noqa: E402
+from translation import behind, renew  # noqa: E402
+
+WORK = ROOT / "build/docs"
+SOURCE, SITE, TEMPLATES = WORK / "source", WORK / "site", WORK / "gettext"
+FIRST_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Foveate</title>
+<script>
+const known = { fa: "fa", ru: "ru", zh: "zh_CN" };
+const first = navigator.languages.map((each) => each.slice(0, 2)).find((each) => each === "en" || each in known);
+location.replace(`${known[first] ?? "en"}/index.html`);
+</script>
+<a href="en/index.html">English</a> <a href="fa/index.html" lang="fa">فارسی</a>
+<a href="ru/index.html" lang="ru">Русский</a> <a href="zh_CN/index.html" lang="zh">中文</a></html>
+"""
+
+
+def sphinx(builder: str, language: str, out: Path, *options: str) -> None:
+    """Run Sphinx for one language. Warnings are errors."""
+    trees = WORK / "doctrees" / f"{builder}-{language}"
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        builder,
+        "-d",
+        str(trees),
+        "-c",
+        str(HERE),
+    ]
+    command += ["-D", f"language={language}", *options, str(SOURCE), str(out)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    subprocess.run(command, check=True, env=environment)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--translations", action="store_true", help="renew docs/locale from the lessons")
+    arguments = parser.parse_args()
+    begin = time.monotonic()
+    for folder in (SOURCE, SITE, TEMPLATES, WORK / "doctrees", WORK / "locale"):  # the results of cells stay
+        shutil.rmtree(folder, ignore_errors=True)
+    stage(SOURCE)
+    reference.write(SOURCE / "reference")
+    sphinx("gettext", "en", TEMPLATES, "-t", "lessons", "-D", "nb_execution_mode=off")
+    if arguments.translations:
+        renew(TEMPLATES)
+    stale = list(behind(TEMPLATES))
+    for language in LANGUAGES:
+        print(f"== {LANGUAGES[language]}, {time.monotonic() - begin:.0f} s", flush=True)
+        if language != "en":
+            shutil.copytree(
+                LOCALE / language, WORK / "locale" / language
+            )  # Sphinx writes beside the files that it reads
+        sphinx("html", language, SITE / language, *(() if language == "en" else ("-t", "lessons")))
+    shutil.rmtree(SITE / "jupyter_execute")
+    notebook.write(SITE)
+    (SITE / "index.html").write_text(FIRST_PAGE, encoding="utf-8")
+    pagefind = ["-m", "pagefind", "--site", str(SITE), "--glob", "*/**/*.html", "--root-selector", "article"]
+    pagefind += ["--exclude-selectors", ".headerlink", "--quiet"]
+    subprocess.run([sys.executable, *pagefind], check=True)
+    complaints = [*stale, *problems(SITE)]
+    print("\n".join(complaints), file=sys.stderr)
+    print(f"{SITE.relative_to(ROOT)}: {sum(1 for _ in SITE.rglob('*.html'))} pages in {time.monotonic() - begin:.0f} s")
+    return min(len(complaints), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+/** The documentation site in a browser: direction, fonts, widths, search, the viewer inside lessons, and no request to elsewhere. */
+
+import { expect, test, type Page } from "@playwright/test";
+import { createReadStream, existsSync, readFileSync, readdirSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { extname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const SITE = fileURLToPath(new URL("../../build/docs/site/", import.meta.url));
+const TYPES: Record<string, string> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".woff2": "font/woff2", ".svg": "image/svg+xml", ".json": "application/json" };
+const LANGUAGES = { en: "ltr", fa: "rtl", ru: "ltr", zh_CN: "ltr" } as const;
+type Language = keyof typeof LANGUAGES;
+
+let server: Server;
+let home: string;
+
+test.beforeAll(async () => {
+  expect(existsSync(`${SITE}en/index.html`), "`python docs/website/build_site.py` builds the site").toBe(true);
+  server = createServer((request, response) => {
+    const path = join(SITE, decodeURIComponent(new URL(request.url!, "http://site").pathname));
+    if (!existsSync(path)) return void response.writeHead(404).end();
+    response.setHeader("content-type", TYPES[extname(path)] ?? "application/octet-stream");
+    createReadStream(path).pipe(response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  home = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+});
+test.afterAll(() => server.close());
+
+/** Opens a page; what it requests from elsewhere or in vain, and what it complains about, is the answer of the function. */
+async function open(page: Page, path: string): Promise<() => string[]> {
+  const wrong: string[] = [];
+  page.on("request", (request) => {
+    if (!request.url().startsWith(home) && !/^(data|blob|about):/.test(request.url())) wrong.push(`asked ${request.url()}`);
+  });
+  page.on("response", (response) => {
+    if (response.status() >= 400 && !response.url().endsWith("/favicon.ico")) wrong.push(`${response.status()} ${response.url()}`);
+  });
+  page.on("pageerror", (error) => wrong.push(String(error)));
+  await page.goto(home + path, { waitUntil: "load" });
+  return () => wrong;
+}
+
+const lessons = (language: Language): string[] => readdirSync(`${SITE}${language}/docs/lessons`).filter((name) => name.endsWith(".html")).map((name) => `${language}/docs/lessons/${name}`);
+
+for (const [language, direction] of Object.entries(LANGUAGES) as [Language, string][]) {
+  for (const width of [1300, 390]) {
+    test(`lessons in ${language} fit into ${width} pixels, with their direction and fonts`, async ({ page }) => {
+      await page.setViewportSize({ width, height: 900 });
+      for (const path of [`${language}/index.html`, ...lessons(language)]) {
+        const wrong = await open(page, path);
+        const shown = await page.evaluate(async () => {
+          await document.fonts.ready;
+          const direction = (selector: string): string[] => [...document.querySelectorAll(`article ${selector}`)].map((node) => getComputedStyle(node).direction);
+          const heading = document.querySelector("h1")!;
+          return {
+            html: document.documentElement.dir,
+            text: [...new Set(direction("p"))].filter((each) => each),
+            code: [...new Set([...direction("pre"), ...direction("math")])],
+            wide: document.documentElement.scrollWidth - innerWidth,
+            fonts: [...document.fonts].filter((font) => font.status === "loaded").map((font) => font.family),
+            heading: getComputedStyle(heading).fontFamily,
+          };
+        });
+        expect(shown.html, path).toBe(direction);
+        expect(shown.text, path).toContain(direction);
+        expect(shown.code.filter((each) => each !== "ltr"), path).toEqual([]);
+        expect(shown.wide, path).toBeLessThanOrEqual(0);
+        expect(shown.heading, path).toMatch(/^Vazirmatn/);
+        if (language === "fa") expect(shown.fonts, path).toContain("Vazirmatn");
+        expect(wrong(), path).toEqual([]);
+      }
+    });
+  }
+
+  test(`lessons in ${language} contain the viewer in their language`, async ({ page }) => {
+    for (const path of lessons(language).filter((each) => /<iframe class="viewer"/.test(readFileSync(SITE + each, "utf8")))) {
+      const wrong = await open(page, path);
+      const frame = page.locator("iframe.viewer").first();
+      await frame.scrollIntoViewIfNeeded();
+      const body = frame.contentFrame().locator("html");
+      await expect(body, path).toHaveAttribute("lang", new RegExp(`^${language.slice(0, 2)}`));
+      await expect(frame.contentFrame().locator("#foveate *").first(), path).toBeAttached();
+      expect(wrong(), path).toEqual([]);
+    }
+  });
+}
+
+const QUERIES: [Language, string][] = [["en", "additive"], ["en", "sparsemax"], ["en", "beam search"], ["en", "bottleneck"]];
+for (const [language, query] of QUERIES) {
+  test(`search in ${language} finds ${query}`, async ({ page }) => {
+    const wrong = await open(page, `${language}/search.html?q=${encodeURIComponent(query)}`);
+    await expect(page.locator("#search-results a").first()).toBeVisible();
+    await expect(page.locator("#search-results mark").first()).toBeVisible();
+    expect(wrong()).toEqual([]);
+  });
+}
+
+test("pages that are opened from a disk have a search, too", async ({ page }) => {
+  await page.goto(`file://${SITE}en/search.html?q=sparsemax`);
+  await expect(page.locator("#search-results li a").first()).toBeVisible();
+});
+
+test("manual and reference fit into a phone", async ({ page }) => {
+  await page.setViewportSize({ width: 390, height: 900 });
+  for (const path of ["en/README.html", "en/docs/commands.html", "en/docs/graphs.html", "en/docs/mechanisms/README.html", "en/docs/mechanisms/score-additive.html", "en/reference/attention.html"]) {
+    const wrong = await open(page, path);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), path).toBeLessThanOrEqual(0);
+    expect(wrong(), path).toEqual([]);
+  }
+});
