@@ -3,9 +3,12 @@
 It shows where information could flow. Whether it did has to be tested by switching a token off.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float, Float32
+from torch import Tensor
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment
@@ -13,6 +16,7 @@ from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Trace
 
 ROWS = 512
+Flow = Float[Tensor, "*rows positions"]
 
 
 def rollout(
@@ -39,16 +43,50 @@ def rollout(
         raise UsageError(f"There is no query {query}: there are {queries}, counted from 0.")
     flow = torch.zeros(queries)
     flow[query] = 1.0
-    for site in reversed(sites):
-        flow = residual * flow + (1 - residual) * _carried(site, flow)
-    return flow.numpy()
+    return _through(sites, flow, residual).numpy()
+
+
+def rollout_to_keys(
+    trace: Trace, site: int, queries: Sequence[int], *, residual: float = 0.5
+) -> Float32[np.ndarray, "queries keys"]:
+    """The rollout from some queries of a site to its keys' track, through all layers, also those of an encoder.
+
+    Without layers before a cross-attention that has no residual connection, such as one that pools, these are its
+    weights. A decoder's layer sends the share 1 − ρ of its flow across and continues with ρ, then does the same along
+    itself; what crosses goes on from layer to layer of the encoder. Flow that ends in the decoder's own beginning is
+    left out, so that rows sum to less than 1.
+
+    Reference: Abnar & Zuidema 2020, section 3, for self-attention; the crossing follows their rule of residuals.
+    """
+    here = trace.sites[site]
+    flow = torch.zeros(len(queries), here.queries)
+    flow[torch.arange(len(queries)), torch.tensor(queries, dtype=torch.long)] = 1.0
+    if here.query == here.key:
+        return _through(_layers(trace, here.key), flow, residual).numpy()
+    across = [each for each in trace.sites if each.query == here.query and each.key == here.key and not each.posterior]
+    within = [each for each in trace.sites if _is_own(each) and each.key != here.key and each.queries == here.queries]
+    within = sorted(within, key=lambda each: each.layer)
+    if within and len(within) != len(across):
+        raise UsageError(
+            f"Rollout needs a self-attention for each cross-attention, and there are {len(within)} and {len(across)}."
+        )
+    crossed = torch.zeros(len(queries), here.keys)
+    if not within:
+        crossed = _carried(here, flow)
+    for look, look_across in zip(reversed(within), sorted(across, key=lambda each: -each.layer), strict=False):
+        crossed += (1 - residual) * _carried(look_across, flow)
+        flow = residual * flow
+        flow = residual * flow + (1 - residual) * _carried(look, flow)
+    if any(_is_own(each) and each.key == here.key for each in trace.sites):
+        crossed = _through(_layers(trace, here.key), crossed, residual)
+    return crossed.numpy()
 
 
 def class_view(trace: Trace) -> Alignment | None:
     """The view of each class token of a ViT: its weights in the last layer, as the mean of the heads, and its rollout
     through all layers. None for a trace whose layers do not attend from patches with class tokens before them.
     """
-    own = [site for site in trace.sites if site.query == site.key and site.queries == site.keys]
+    own = [site for site in trace.sites if _is_own(site)]
     track = trace.tracks.get(own[0].query) if own else None
     if track is None or track.grid is None or len(track) == track.grid[0] * track.grid[1]:
         return None
@@ -63,7 +101,7 @@ def class_view(trace: Trace) -> Alignment | None:
 
 
 def _layers(trace: Trace, track: str | None) -> list[Site]:
-    own = [site for site in trace.sites if site.query == site.key and site.queries == site.keys]
+    own = [site for site in trace.sites if _is_own(site)]
     name = track or (own[0].query if own else None)
     sites = sorted((site for site in own if site.query == name), key=lambda site: site.layer)
     if not sites:
@@ -74,15 +112,27 @@ def _layers(trace: Trace, track: str | None) -> list[Site]:
     return sites
 
 
-def _carried(site: Site, flow: torch.Tensor) -> torch.Tensor:
+def _is_own(site: Site) -> bool:
+    """Whether positions attend to positions of the same track."""
+    return site.query == site.key and site.queries == site.keys
+
+
+def _through(sites: Sequence[Site], flow: Flow, residual: float) -> Flow:
+    """The flow before the first of some layers, from that after the last."""
+    for site in reversed(sites):
+        flow = residual * flow + (1 - residual) * _carried(site, flow)
+    return flow
+
+
+def _carried(site: Site, flow: Flow) -> Float[Tensor, "*rows keys"]:
     """mean_h A_hᵀ r, computed for a few rows at a time."""
-    carried = torch.zeros(site.keys)
+    carried = torch.zeros(*flow.shape[:-1], site.keys)
     for head in range(site.heads):
         for start in range(0, site.queries, ROWS):
             rows = slice(start, start + ROWS)
-            if not bool(flow[rows].any()):
+            if not bool(flow[..., rows].any()):
                 continue
             first, last = site.reach(slice(start, min(start + ROWS, site.queries)))
             weights, _ = site.weights(head, rows, slice(first, last))
-            carried[first:last] += flow[rows] @ weights
+            carried[..., first:last] += flow[..., rows] @ weights
     return carried / site.heads

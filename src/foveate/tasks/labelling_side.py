@@ -66,14 +66,26 @@ class LabellingSide(Side):
         labelled = task.training.labels.num_tokens
         return f"{len(task.training):,} training examples, {labelled:,} labels of {len(task.labels)} kinds"
 
-    def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
-        require_used(arguments, dict.fromkeys(("precision", "beam", "set"), "runs that write texts"), (), "for labels")
-        folder = Path(arguments.run)
-        labeller, config = self.load(folder), self.saved_config(folder)
+    def texts(self, model: Any, arguments: argparse.Namespace) -> list[str]:
+        return [self.text(example) for example in self.examples(arguments)]
+
+    def text(self, example: Any) -> str:
+        """The text of an example."""
+        raise NotImplementedError
+
+    def examples(self, arguments: argparse.Namespace) -> list[Any]:
+        """The examples of the file that `evaluate` names. Raises DataError for a file without any."""
+        config = self.saved_config(Path(arguments.run))
         columns = arguments.columns or columns_there(arguments.data, config.data.columns)
         examples = _examples(config, arguments.data, columns)
         if not examples:
             raise DataError(f"{arguments.data} has no examples. Give a file with examples to score the model on.")
+        return examples
+
+    def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
+        require_used(arguments, dict.fromkeys(("precision", "beam", "set"), "runs that write texts"), (), "for labels")
+        folder = Path(arguments.run)
+        labeller, config, examples = self.load(folder), self.saved_config(folder), self.examples(arguments)
         if arguments.metrics:
             raise UsageError("--metrics chooses scores of texts; labels get accuracy and F1. Leave it out.")
         if arguments.save:

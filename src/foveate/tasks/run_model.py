@@ -13,6 +13,7 @@ from foveate.data.text import require_texts
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.trace import Observation, Pedigree
+from foveate.inspect.trace.conversion import Stored
 from foveate.nn.room import within_file, within_machine, within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model, save_final, stored_weights
 from foveate.storage.draft import disk_errors
@@ -152,6 +153,7 @@ def traced(
     label: str | None = None,
     *,
     attending: str = "Look at a model that attends.",
+    stored: Stored = "float16",
 ) -> Trace:
     """The observation along a track, or the pieces of a text, where they are as many as the model looked at, or along
     their numbers.
@@ -167,7 +169,7 @@ def traced(
         tracks["source"] = pieces if isinstance(pieces, Track) else Track.of_pieces(pieces, text=text)
         if label is not None:
             tracks["target"] = Track(labels=(label,))
-    trace = Trace.of(observation, tracks, pedigree=Pedigree.of(model))
+    trace = Trace.of(observation, tracks, pedigree=Pedigree.of(model), stored=stored)
     if not trace.sites:
         raise UsageError(
             f"This {type(model).__name__} has no attention, so there is nothing to look at: a recurrent network keeps "

@@ -5,7 +5,7 @@ import argparse
 import dataclasses
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from foveate.data.text import read_lines, short
 from foveate.errors import UsageError
 from foveate.inspect import TimeAlignment, Trace
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.attribution import Answer, Faithfulness, faithfulness
 from foveate.inspect.rerun import Rerunner
 from foveate.metrics import Score
 from foveate.storage.run import read_run
@@ -218,6 +219,34 @@ class Side(ABC):
         """The attention of a run's model in a text that it reads once."""
         reader = self.reader(arguments, text)
         return Sight(lambda: reader.trace(self.thing(reader, text)))
+
+    def answer(self, arguments: argparse.Namespace, text: str) -> Answer:
+        """The answer of a run's model to a text. Raises UsageError for a model that does not read words."""
+        reader = self.reader(arguments, text)
+        self.require_words(reader, "--why")
+        answer: Answer = reader.answer(text)
+        return answer
+
+    def texts(self, model: Any, arguments: argparse.Namespace) -> Iterable[str]:
+        """The texts of the file that `evaluate` names."""
+        raise NotImplementedError
+
+    def faithfulness(self, arguments: argparse.Namespace) -> Faithfulness:
+        """The figures of `foveate evaluate --faithfulness` over the texts of a file. Raises UsageError for things
+        without words.
+        """
+        model = self.load(arguments.run)
+        self.require_words(model, "--faithfulness")
+        texts = [text for text in self.texts(model, arguments) if text.strip()]
+        return faithfulness(map(model.answer, texts), way=arguments.occlude)
+
+    def require_words(self, model: Any, option: str) -> None:
+        """Raises UsageError for a model that does not read words, which could be switched off."""
+        if not hasattr(model, "answer"):
+            raise UsageError(
+                f"{option} switches words off, and a run of the task {self.entry.name} that reads no words has none. "
+                "Leave it out: `foveate look` shows the attention."
+            )
 
     def reader(self, arguments: argparse.Namespace, text: str) -> Any:
         """The model of a run for `look`; a note names parts of the text that it does not know. Raises UsageError for

@@ -54,6 +54,9 @@ class TextSide(Side):
     def size(self, task: TextTask[Any, Any]) -> str:
         return f"{task.data.training.num_tokens - 1:,} tokens to train on"
 
+    def texts(self, model: Any, arguments: argparse.Namespace) -> Sequence[str]:
+        return list(read_lines(arguments.text))
+
     def evaluate(self, arguments: argparse.Namespace) -> Figures:
         folder = Path(arguments.run)
         model = self.load(folder, precision=arguments.precision)

@@ -131,6 +131,9 @@ class ClassifySide(LabellingSide):
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> RowClassifier:
         return RowClassifier.load(run, note=note)
 
+    def text(self, example: LabelledText) -> str:
+        return example.whole
+
     def in_use(self, task: ClassifyTask) -> RowClassifier:
         return classifier_of(task.model, task.rows, task.labels)
 

@@ -3,6 +3,7 @@ of BERT, RoBERTa, DistilBERT, ViT and DeiT."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, overload
 
@@ -24,8 +25,10 @@ from foveate.data.tokeniser import BOS, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.attribution import Answer
 from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
+from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.value import observed
 from foveate.models import BERT, Classifier
 from foveate.models.bert_hugging_face import from_bert
@@ -37,6 +40,7 @@ from foveate.models.vit_hugging_face import from_vit
 from foveate.nn.embed import Patches
 from foveate.nn.pooling import AttentionPooling
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
+from foveate.tasks.classify.label_answer import label_answer
 from foveate.tasks.classify.task import ClassifyConfig, RowVocabulary
 from foveate.tasks.labelling import Predicted, load_labeller
 from foveate.tasks.output_track import output_track
@@ -121,14 +125,14 @@ class RowClassifier(Looking):
             raise UsageError("This model pools without attention: there is no weight to look at. Train with attention.")
 
     @torch.inference_mode()
-    def trace(self, text: Any) -> Trace:
+    def trace(self, text: Any, *, stored: Stored = "float16") -> Trace:
         """The attention of each vector of a thing, and of the pooling. Raises UsageError for a model without
         attention, DataError as `classify` does.
         """
         read = self.row(text, "The text")
         observation = observed(self.model, lambda: self._logits([read]))
         label = self.classify([text])[0].label if self.attends else None
-        return traced(self.model, observation, self.track(text), label=label, attending=ATTENDING)
+        return traced(self.model, observation, self.track(text), label=label, attending=ATTENDING, stored=stored)
 
     @torch.inference_mode()
     def align(self, text: Any) -> Alignment:
@@ -210,12 +214,23 @@ class TextClassifier(RowClassifier):
         labelled: list[Classified] = super().classify([texts] if isinstance(texts, str) else texts)
         return labelled[0] if isinstance(texts, str) else labelled
 
-    def trace(self, text: str) -> Trace:
+    def trace(self, text: str, *, stored: Stored = "float16") -> Trace:
         """The attention of each token of a text, and of the pooling. Raises UsageError for an empty text and for a
         model without attention, DataError as `classify` does.
         """
         require_text(text)
-        return super().trace(text)
+        return super().trace(text, stored=stored)
+
+    def answer(self, text: str) -> Answer:
+        """The label of a text, and the model to ask which words mattered for it: a word is removed, or each of its
+        pieces becomes the unknown or the mask token. Raises UsageError for an empty text, DataError as `classify` does.
+        """
+        require_text(text)
+        row, label = self.row(text, "The text"), self.classify(text).label
+        return label_answer(
+            self.model, row, self._labels(row, text), (self.labels.names.index(label), label), self._logits,
+            partial(self.trace, text, stored="float32"), self.tokeniser,
+        )  # fmt: skip
 
     def things(self, inputs: Sequence[str]) -> Iterator[str]:
         return iter(inputs)

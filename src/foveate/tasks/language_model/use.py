@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, overload
 
@@ -16,14 +17,17 @@ from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, de
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.attribution import Answer
 from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
+from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.value import observed
 from foveate.models import GPT, LanguageModel, Llama
 from foveate.models.gpt2_hugging_face import read_gpt2
 from foveate.models.llama_hugging_face import read_llama
 from foveate.storage.run import model_type_of
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
+from foveate.tasks.language_model.text_answer import text_answer
 from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
 from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
 
@@ -184,14 +188,14 @@ class Generator(Looking):
         return score(self.model, self._stream(text), self.data, num_bytes=text_bytes(text), context=context)
 
     @torch.inference_mode()
-    def trace(self, text: str) -> Trace:
+    def trace(self, text: str, *, stored: Stored = "float16") -> Trace:
         """The attention of each token of a text. Raises UsageError for an empty text and for a recurrent model,
         DataError as `generate` does.
         """
         require_text(text)
         read = self.fitting(text)
         observation = observed(self.model, lambda: self.model(Batch.of([read])))
-        return traced(self.model, observation, self._labels(read, text), text, attending=ATTENDING)
+        return traced(self.model, observation, self._labels(read, text), text, attending=ATTENDING, stored=stored)
 
     @torch.inference_mode()
     def align(self, text: str, *, layer: int | None = None) -> Alignment | None:
@@ -202,6 +206,17 @@ class Generator(Looking):
         read = self.fitting(text)
         pieces = self._labels(read, text)
         return self_attention(self.model, lambda: self.model(Batch.of([read])), pieces, layer=layer)
+
+    def answer(self, text: str) -> Answer:
+        """The words of a text after the first, as predictions, and the model to ask which earlier words mattered: a
+        word is removed, or each of its pieces becomes the unknown token.
+
+        Raises UsageError for a text of one word, DataError as `generate` does.
+        """
+        require_text(text)
+        read = self.fitting(text)
+        trace = partial(self.trace, text, stored="float32")
+        return text_answer(self.model, read, self._labels(read, text), self.tokeniser, trace)
 
     def _labels(self, read: list[int], text: str) -> list[str]:
         """The pieces of a text as the model reads them; unknown ones are shown as they are written."""

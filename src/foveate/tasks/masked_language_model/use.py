@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import overload
 
@@ -17,14 +18,17 @@ from foveate.data.tokeniser import BOS, EOS, SPECIALS, HuggingFaceTokeniser, Tok
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.attribution import Answer
 from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
+from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.value import observed
 from foveate.models import BERT
 from foveate.models.bert_hugging_face import GAP_HEAD, from_bert
 from foveate.models.bert_kin import BERTS, as_bert
 from foveate.models.hugging_face_folder import read_folder
 from foveate.storage.run import class_of, model_type_of
+from foveate.tasks.masked_language_model.gap_answer import gap_answer
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
 from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
 from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
@@ -119,14 +123,26 @@ class Filler(Looking):
         return filled if self.config.segments is None else filled.replace("\n", TAB)
 
     @torch.inference_mode()
-    def trace(self, text: str, *, gap: str = GAP) -> Trace:
+    def trace(self, text: str, *, gap: str = GAP, stored: Stored = "float16") -> Trace:
         """The attention of each token of a text, with gaps or without. Raises UsageError for an empty text, DataError
         for one that is too long.
         """
         require_text(text)
         tokens, places = self.ids_and_gaps(text, gap)
         observation = observed(self.model, lambda: self.hidden(tokens))
-        return traced(self.model, observation, self._labels(text, gap, tokens, places), text)
+        return traced(self.model, observation, self._labels(text, gap, tokens, places), text, stored=stored)
+
+    def answer(self, text: str, *, gap: str = GAP) -> Answer:
+        """The best pieces for the gaps of a text, and the model to ask which words mattered for them: each piece of a
+        word becomes a gap or the unknown token, or is removed.
+
+        Raises UsageError for a text without gaps, DataError as `fill` does.
+        """
+        self.require_gaps(text, gap)
+        tokens, places = self.ids_and_gaps(text, gap)
+        labels = self._labels(text, gap, tokens, places)
+        trace = partial(self.trace, text, gap=gap, stored="float32")
+        return gap_answer(self.model, tokens, places, labels, self.tokeniser, self.frame.gap, self._vectors, trace)
 
     @torch.inference_mode()
     def align(self, text: str, *, gap: str = GAP, layer: int | None = None) -> Alignment | None:
@@ -173,7 +189,11 @@ class Filler(Looking):
 
     def hidden(self, tokens: list[int]) -> Float[Tensor, "tokens model_dim"]:
         """The encoder's last vectors for one line."""
-        text = Batch.of([tokens])
+        return self._vectors([tokens])
+
+    def _vectors(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "tokens model_dim"]:
+        """The encoder's last vectors for several lines, one after the other."""
+        text = Batch.of(rows)
         kinds = segments(text.ids, kinds=self.model.config.num_segments, end=self.frame.end) if self.pairs else None
         return self.model.encode(text, kinds)[0]
 

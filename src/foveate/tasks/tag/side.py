@@ -96,6 +96,9 @@ class WordSide(LabellingSide):
             unit="words",
         )
 
+    def text(self, example: Tagged) -> str:
+        return " ".join(example.words)
+
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> SentenceTagger:
         return SentenceTagger.load(run, note=note)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import overload
 
@@ -14,11 +15,14 @@ from foveate.data.text import normalise, require_texts
 from foveate.data.tokeniser import UNKNOWN, Tokeniser
 from foveate.data.word import WordBatch
 from foveate.inspect import Trace
+from foveate.inspect.attribution import Answer
 from foveate.inspect.looking import Looking
+from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.value import observed
 from foveate.models.tagger import PieceTagger, Tagger
 from foveate.tasks.labelling import Predicted, load_labeller
 from foveate.tasks.run_model import require_positions, require_text, traced
+from foveate.tasks.tag.tag_answer import tag_answer
 from foveate.tasks.tag.task import TagConfig, WordVocabulary
 
 ATTENDING = "`foveate train tag` with --set model.encoder=transformer trains one that attends."
@@ -89,7 +93,7 @@ class SentenceTagger(Looking):
         return results
 
     @torch.inference_mode()
-    def trace(self, text: str) -> Trace:
+    def trace(self, text: str, *, stored: Stored = "float16") -> Trace:
         """The attention of each word, or of its pieces. Raises UsageError for an empty text and for a model without
         attention, DataError as `tag` does.
         """
@@ -97,7 +101,23 @@ class SentenceTagger(Looking):
         words = self._words(text)
         self._require_positions(words, 1)
         observation = observed(self.model, lambda: self.model(self._batch([words])))
-        return traced(self.model, observation, self.vocabulary.labels_of(words), text, attending=ATTENDING)
+        return traced(
+            self.model, observation, self.vocabulary.labels_of(words), text, attending=ATTENDING, stored=stored
+        )
+
+    def answer(self, text: str) -> Answer:
+        """The tags of a text's words, and the model to ask what mattered for each of them.
+
+        A word that is switched off becomes the unknown word with an unknown letter, or each of its pieces becomes the
+        unknown or the gap token: a removed word would have no tag. Raises UsageError for an empty text, DataError as
+        `tag` does.
+        """
+        require_text(text)
+        words = self._words(text)
+        [tagged] = self.tag([words])
+        chosen = [self.vocabulary.labels.names.index(tag) for tag in tagged.tags]
+        forms = [self.vocabulary.form(word) for word in words]
+        return tag_answer(self.model, words, forms, chosen, tagged.tags, partial(self.trace, text, stored="float32"))
 
     def strange(self, text: str) -> list[str]:
         """The words of a text that the model cannot read whole, each once: its vocabulary lacks the word, and also a

@@ -14,6 +14,7 @@ from foveate.data.tokeniser import BOS, EOS
 from foveate.errors import DataError, UsageError
 from foveate.inspect import terminal
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.attribution import Answer
 from foveate.metrics import Score, parse_pharaoh
 from foveate.metrics.corpus import METRICS, evaluate, require_metrics
 from foveate.models import Seq2Seq
@@ -158,6 +159,16 @@ class TranslateSide(Side):
         if not translation.hypotheses:
             raise UsageError("The text is empty: there is nothing to look at.")
         return TranslationSight(translator, translation)
+
+    def answer(self, arguments: argparse.Namespace, text: str) -> Answer:
+        """The translation that `sight` shows, with the attention that options name."""
+        sight = self.sight(arguments, text)
+        translator = sight.translator
+        translator.head = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
+        return translator.answer(sight.translation)
+
+    def texts(self, model: Translator, arguments: argparse.Namespace) -> list[str]:
+        return [pair.source for pair in pairs_of(arguments)]
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score] | None:
         """Scores of a run's translations of pairs, which are saved and reported on request; or of its attention."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -19,9 +20,11 @@ from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.ablation import switched_off
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.attribution import Answer
 from foveate.inspect.looking import Looking
 from foveate.inspect.rerun import Rerun
 from foveate.inspect.trace import Observation, Pedigree
+from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.value import observed
 from foveate.models import Seq2Seq, Transformer
 from foveate.models.hugging_face_folder import CONFIG, read_folder, setting
@@ -35,6 +38,7 @@ from foveate.tasks.run_model import require_kind, saved, trained
 from foveate.tasks.translate.engine import Engine, EngineName
 from foveate.tasks.translate.head import Head, choose, crossings
 from foveate.tasks.translate.task import TranslateConfig, build_model, load_tokenisers
+from foveate.tasks.translate.translation_answer import translation_answer
 
 START, END = "<s>", "</s>"
 GENERATION = "generation_config.json"
@@ -233,6 +237,19 @@ class Translator(Looking):
             alignments.append(Alignment.of(columns, rows, weights))
         return alignments
 
+    def answer(self, translation: Translation | str) -> Answer:
+        """A translation, of a text its own, and the model to ask what mattered for each of its words.
+
+        A word of the source is removed, or each of its pieces becomes the unknown token. Raises UsageError for an
+        empty text, DataError as `translate` does.
+        """
+        best = self.translate(translation) if isinstance(translation, str) else translation
+        if not best.hypotheses:
+            raise UsageError("The text is empty: there is nothing to look at.")
+        batch, source, written = _reread(self, best)
+        look = partial(trace_of, self, best, stored="float32")
+        return translation_answer(self.model, batch, source, written, look, later=self.head.when == "consuming")
+
     def _encode(self, text: str, name: str) -> list[int]:
         tokens = self.source_tokeniser.encode(text)
         self._require_positions(len(tokens), name, text)
@@ -250,7 +267,11 @@ class Translator(Looking):
 
 @torch.inference_mode()
 def trace_of(
-    translator: Translator, translation: Translation, *, gold: Iterable[tuple[int, int]] | None = None
+    translator: Translator,
+    translation: Translation,
+    *,
+    gold: Iterable[tuple[int, int]] | None = None,
+    stored: Stored = "float16",
 ) -> Trace:
     """One teacher-forced pass over a translation, which attends exactly as decoding did.
 
@@ -267,7 +288,7 @@ def trace_of(
         "target": Track.of_pieces(written, text=translation.text),
     }
     pedigree = Pedigree.of(translator.model, configuration=_plain(getattr(translator.model, "config", None)))
-    trace = Trace.of(observation, tracks, pedigree=pedigree, gold=gold)
+    trace = Trace.of(observation, tracks, pedigree=pedigree, gold=gold, stored=stored)
     trace = replace(trace, opens=_opening(translator, observation, (len(written), batch[0].length)))
     if not trace.sites:
         raise UsageError(
