@@ -193,13 +193,31 @@ def test_a_whole_graph_in_one_file_gets_splits_that_its_run_stores(
     assert "is not the file that this model was trained with" in foveate("predict", tmp_path / "run").err
 
 
+def test_classes_that_cannot_be_learnt_and_missing_edges_are_told_before_training(
+    data: tuple[Path, Path], foveate: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "edges.tsv").write_text("")
+    for name, old, new in (("alp", "n2\tsea\tvalid", "n2\talp\tvalid"), ("sea", "land\ttrain", "land\ttest")):
+        (tmp_path / f"{name}.tsv").write_text(data[1].read_text().replace(old, new))
+    start = ("train", "node", "--edges", tmp_path / "edges.tsv", *BRIEF, "--set", "train.steps=1", "--nodes")
+    said = foveate(*start, tmp_path / "alp.tsv", "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert f"Warning: {tmp_path / 'edges.tsv'} has no edges, so that every node looks at itself only." in said.err
+    assert "so that their nodes count as errors: 'alp' (1 node)." in said.err
+    refused = foveate(*start, tmp_path / "sea.tsv", "--out", tmp_path / "refused")
+    assert refused.code == 3
+    assert "all nodes for training have the class 'sea', so there is nothing to learn" in refused.err
+
+
 def test_features_are_matched_by_name(run: Path, data: tuple[Path, Path], tmp_path: Path) -> None:
     lines = data[1].read_text().replace("wave", "wave storm").splitlines(True)
     (tmp_path / "nodes.tsv").write_text("".join(lines))
     notes = list[str]()
     classifier = NodeClassifier.load(run)
     other = classifier.over_files(str(data[0]), str(tmp_path / "nodes.tsv"), note=notes.append)
-    assert notes == [f"{data[0]}: the model does not know 1 word, which are left out: 'storm'."]
+    assert notes == [
+        f"{data[0]} with {tmp_path / 'nodes.tsv'}: the model does not know 1 word, which are left out: 'storm'."
+    ]
     assert other.classify(["n5"])[0].probabilities == pytest.approx(classifier.classify(["n5"])[0].probabilities)
     with pytest.raises(DataError, match="has nodes with 3 features, and the model was trained on 7"):
         classifier.over(Graph(features=np.ones((2, 3)), edges=np.array([[0], [1]])))
@@ -229,6 +247,10 @@ def test_the_example_trains_models_and_keeps_their_figures(
         (("predict", "RUN", "--nodes", "x.tsv"), "--nodes goes with --edges"),
         (("evaluate", "RUN", "--data", "x.tsv"), "is not scored with --data. Use --edges."),
         (("evaluate", "RUN", "--nodes", "x.tsv"), "--nodes goes with --edges"),
+        (
+            ("look", "RUN", "--node", "n5", "--hops", "3"),
+            "up to 2 hops away, one for each layer, so that hops cannot be 3",
+        ),
         (("look", "RUN", "--node", "n5", "--beam", "2"), "--beam goes with runs that translate"),
         (("export", "RUN", "OUT", "--to", "onnx"), "A model of nodes reads a whole graph"),
         (("train", "node", "--edges", "EDGES", "--out", "OUT"), "nodes need features. Give their table with --nodes"),

@@ -66,7 +66,9 @@ def _rows(path: Path | str) -> Iterator[tuple[int, list[str]]]:
 
 def _read_nodes(path: Path | str) -> _Nodes:
     rows = _rows(path)
-    line, header = next(rows, (1, [""]))
+    line, header = next(rows, (0, []))
+    if not header:
+        raise DataError(f"{path} is empty. {NODES_FORM}")
     if len(header) < 2 or len(set(header)) < len(header):
         _refuse(path, line, f"the columns are {', '.join(map(short, header))}. {NODES_FORM} Names differ.")
     numeric = [place for place, name in enumerate(header) if place and name not in SPECIAL]

@@ -1,7 +1,7 @@
 """The interface between commands and the classification of nodes."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from foveate.data.graph_file import read_graph_file
 from foveate.data.sparse_row import SparseRows
 from foveate.errors import DataError, UsageError
 from foveate.metrics import Score
-from foveate.storage.draft import disk_errors
+from foveate.storage.draft import require_writable, write_lines
 from foveate.suggestion import counted
 from foveate.tasks.exported import Exported, Note
 from foveate.tasks.labelling import KEYS
@@ -104,15 +104,12 @@ class NodeSide(Side):
         unused = dict.fromkeys(("precision", "beam", "set", "metrics"), "runs that write texts")
         require_used(arguments, {**unused, "columns": "tables of texts"}, (), "for classes of nodes")
         classifier, folder = self._classifier(arguments), Path(arguments.run)
-        nodes, name = classifier.labelled(), arguments.edges or "the run's graph"
-        if not len(nodes):
-            raise DataError(f"{name} has no test nodes with a class. Give another graph with --edges.")
+        name = arguments.edges or "the run's graph"
+        nodes = _test_nodes(classifier, name)
+        require_writable(arguments.save, arguments.report)
         if arguments.save:
-            lines = [
-                _line(one, classifier.like.classes, whole=True) for one in classifier.classify(classifier.named(nodes))
-            ]
-            with disk_errors(Path(arguments.save)):
-                Path(arguments.save).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            answers = classifier.classify(classifier.named(nodes))
+            write_lines(arguments.save, (_line(one, classifier.like.classes, whole=True) for one in answers))
         if arguments.report:
             test = Path(name).name, classifier, nodes
             self.write_report(classifier, self.saved_config(folder), folder, Path(arguments.report), test)
@@ -185,12 +182,19 @@ class NodeSide(Side):
     def count(self, batch: Any) -> int:
         return len(batch.labels)
 
+    def require_given(self, task: NodeTask, request: Asked) -> None:
+        super().require_given(task, request)
+        if request.test:
+            _test_nodes(self._tested(task, request.test), request.test["edges"])
+
+    def _tested(self, task: NodeTask, test: Mapping[str, str]) -> NodeClassifier:
+        """The model of a task over the graph of some files."""
+        directed = task.config.data.directed
+        return self.in_use(task).over_files(test["edges"], test.get("nodes"), directed=directed, note=lambda text: None)
+
     def score(self, task: NodeTask, config: NodeConfig, folder: Path, request: Asked) -> Scored:
         """Validation nodes, or the test nodes of another graph, which may be the same file."""
-        classifier = self.in_use(task)
-        if request.test:
-            edges, nodes = request.test["edges"], request.test.get("nodes")
-            classifier = classifier.over_files(edges, nodes, directed=config.data.directed, note=lambda sentence: None)
+        classifier = self.in_use(task) if not request.test else self._tested(task, request.test)
         predicted = classifier.predict(classifier.labelled("test" if request.test else "valid"))
         values = {KEYS[score.name]: score.value for score in predicted.scores()}
         return Scored(
@@ -202,6 +206,14 @@ class NodeSide(Side):
         chosen = super().data_settings(settings)
         chosen["data"] = {name: part for name, part in chosen["data"].items() if name not in ("sampling", "scale")}
         return chosen
+
+
+def _test_nodes(classifier: NodeClassifier, name: str) -> Int[np.ndarray, " nodes"]:
+    """The nodes of a graph to score. Raises DataError, with the `name` of the graph, where there are none."""
+    nodes = classifier.labelled()
+    if not len(nodes):
+        raise DataError(f"{name} has no test nodes with a class that the model knows. Give another graph.")
+    return nodes
 
 
 def _line(one: ClassifiedNode, classes: Sequence[str], *, whole: bool, probabilities: bool = False) -> str:

@@ -24,7 +24,7 @@ from foveate.nn.loss import Loss, cross_entropy
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import file_digest
 from foveate.storage.run import read_run
-from foveate.suggestion import listing
+from foveate.suggestion import counted, listing
 from foveate.tasks.run_model import require_digests, require_seed, seeded, within_run
 
 GRAPH = "data/graph.npz"
@@ -58,7 +58,7 @@ class NodeDataConfig:
     scale: Scale = setting(
         "sum",
         "what becomes of features: sum divides those of a node by their sum, for counted words; standard gives columns "
-        "the mean 0 and the deviation 1; none keeps them",
+        "the mean 0 and the deviation 1 over all nodes of the graph; none keeps them",
     )
     valid_share: float = setting(0.2, "share of each class for validation, where the graph has no splits")
     test_share: float = setting(0.2, "share of each class for the test, where the graph has no splits")
@@ -137,10 +137,11 @@ class NodeTask:
         self._scaled = scaled(graph, config.data.scale, graph)
 
     @classmethod
-    def prepare(cls, config: NodeConfig, run: Path) -> "NodeTask":
-        """Read the graph, divide its nodes where it has no splits, and store it in the run folder.
+    def prepare(cls, config: NodeConfig, run: Path) -> tuple["NodeTask", dict[str, str]]:
+        """Read the graph, divide its nodes where it has no splits, and store it in the run folder. Returns
+        warnings on a graph without edges, and on classes that no node for training has.
 
-        Raises DataError for a graph without labels, or with some of the splits only.
+        Raises DataError for a graph without labels, with some of the splits only, or with one class for training.
         """
         data = config.data
         graph = _divided(read_graph_file(data.edges, data.nodes, directed=data.directed), config)
@@ -148,7 +149,7 @@ class NodeTask:
             (run / "data").mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
         write_graph(graph, run / GRAPH)
-        return cls(config, graph, {GRAPH: file_digest(run / GRAPH)})
+        return cls(config, graph, {GRAPH: file_digest(run / GRAPH)}), _warnings(graph, data.edges)
 
     @classmethod
     def open(cls, config: NodeConfig, run: Path) -> "NodeTask":
@@ -224,6 +225,35 @@ def stored_graph(run: Path) -> tuple[Graph, dict[str, str]]:
         raise DataError(f"{run / GRAPH} is missing. Restore it from a copy of the run.")
     require_digests(run, digests, read_run(run).tokenisers)
     return read_graph(run / GRAPH), digests
+
+
+def _warnings(graph: Graph, name: str) -> dict[str, str]:
+    """Warnings on a graph without edges, and on classes that no node for training has.
+
+    Raises DataError where nodes for training have fewer than two classes.
+    """
+    assert graph.labels is not None
+    learnt = np.unique(graph.labels[graph.splits["train"]])
+    if len(learnt) < 2:
+        raise DataError(
+            f"{name}: all nodes for training have the class {graph.classes[learnt[0]]!r}, so there is nothing to "
+            "learn. Name nodes of other classes for training, or leave all splits out, and they are drawn."
+        )
+    warnings = dict[str, str]()
+    if not graph.edges.size:
+        warnings["edges"] = f"Warning: {name} has no edges, so that every node looks at itself only."
+    others = np.concatenate([nodes for part, nodes in graph.splits.items() if part != "train"])
+    counts = np.bincount(graph.labels[others], minlength=len(graph.classes))
+    lacking = [
+        f"{graph.classes[number]!r} ({counted(int(counts[number]), 'node')})"
+        for number in np.setdiff1d(np.flatnonzero(counts), learnt).tolist()
+    ]
+    if lacking:
+        warnings["splits"] = (
+            "Warning: no node for training has these classes of validation and test, so that their nodes count as "
+            f"errors: {listing(lacking, 10)}."
+        )
+    return warnings
 
 
 def _divided(graph: Graph, config: NodeConfig) -> Graph:

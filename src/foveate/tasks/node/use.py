@@ -76,7 +76,8 @@ class NodeClassifier(Looking):
         self, edges: str, nodes: str | None = None, *, directed: bool = False, note: Callable[[str], None]
     ) -> "NodeClassifier":
         """The same model over the graph of some files, which are read as `read_graph_file` does."""
-        return self.over(read_graph_file(edges, nodes, directed=directed and nodes is not None), edges, note=note)
+        graph = read_graph_file(edges, nodes, directed=directed and nodes is not None)
+        return self.over(graph, edges if nodes is None else f"{edges} with {nodes}", note=note)
 
     def named(self, numbers: Int[np.ndarray, " nodes"]) -> list[str]:
         """The names of nodes."""
@@ -123,7 +124,8 @@ class NodeClassifier(Looking):
         the model looks, or so many `hops`. `text` is the name of the node.
 
         The model runs on the whole graph, so that all weights are those of its answer; edges from nodes that are not
-        drawn lack. Raises UsageError for a model without attention, and for more than 300 nodes.
+        drawn lack. Raises UsageError for a model without attention, for hops that it does not look, and for more than
+        300 nodes.
         """
         layers = [(name, part) for name, part in self.model.named_modules() if isinstance(part, GraphAttention)]
         if not layers:
@@ -131,7 +133,12 @@ class NodeClassifier(Looking):
                 f"This {type(self.model.encoder).__name__} has no attention, so there is nothing to look at. "
                 "`foveate train node` with --set model=graph_attention trains one that attends."
             )
-        nodes = self._within(self.number(text), min(hops or len(layers), len(layers)))
+        if hops is not None and not 1 <= hops <= len(layers):
+            raise UsageError(
+                f"An answer of this model depends on nodes up to {counted(len(layers), 'hop')} away, one for each "
+                f"layer, so that hops cannot be {hops}. Give a number from 1 to {len(layers)}, or leave it out."
+            )
+        nodes = self._within(self.number(text), hops or len(layers))
         if len(nodes) > LARGEST:
             raise UsageError(
                 f"{counted(len(nodes), 'node')} are within reach of {text!r}, and at most {LARGEST} are drawn. Ask for "
