@@ -29,42 +29,70 @@ struct Problem {
 
 constexpr int64_t BLOCK = 64;  // nodes of a task
 constexpr int64_t AHEAD = 6;   // edges whose rows are fetched before they are needed
+constexpr int64_t RUN = 64;    // edges whose parts of a sum are added up in floats
 constexpr int WIDE = 8;
 typedef float Eight __attribute__((vector_size(4 * WIDE)));
 typedef uint32_t EightWord __attribute__((vector_size(4 * WIDE)));
 
-static inline Eight eight(const float* from) {
-    Eight x;
+// A compiler may drop calls of functions that only fetch, and of what is passed as a function it must know the body.
+#define ALWAYS __attribute__((always_inline)) inline
+
+template <class Part = Eight>
+static inline Part take(const float* from) {
+    Part x;
     std::memcpy(&x, from, sizeof x);
     return x;
 }
 
-static inline void put(float* to, Eight x) { std::memcpy(to, &x, sizeof x); }
+template <class Part>
+static inline void put(float* to, Part x) {
+    std::memcpy(to, &x, sizeof x);
+}
 
 static inline float total(const Eight& x) {
     return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }
 
-template <int64_t SIZE = 0>
+// Calls body(Eight{}, n) for eight numbers from n on, while there are so many, then body(0.0f, n) for each that is left.
+template <int64_t SIZE, class Body>
+static ALWAYS void by_eights(int64_t count, const Body& body) {
+    if constexpr (SIZE) count = SIZE;
+    int64_t n = 0;
+    for (; n + WIDE <= count; n += WIDE) body(Eight{}, n);
+    for (; n < count; n++) body(0.0f, n);
+}
+
+template <int64_t SIZE>
 static inline void add(float* to, const float* from, float times, int64_t count) {
-    if constexpr (SIZE) count = SIZE;
-    int64_t n = 0;
-    for (; n + WIDE <= count; n += WIDE) put(to + n, eight(to + n) + times * eight(from + n));
-    for (; n < count; n++) to[n] += times * from[n];
+    by_eights<SIZE>(count, [&](auto kind, int64_t n) {
+        using Part = decltype(kind);
+        put(to + n, take<Part>(to + n) + times * take<Part>(from + n));
+    });
 }
 
-template <int64_t SIZE = 0>
-static inline float dot(const float* a, const float* b, int64_t count) {
-    if constexpr (SIZE) count = SIZE;
-    Eight sums = {};
-    int64_t n = 0;
-    for (; n + WIDE <= count; n += WIDE) sums += eight(a + n) * eight(b + n);
+// Σ of what body(Eight{} or 0.0f, n) gives.
+template <int64_t SIZE, class Body>
+static ALWAYS float sum_by_eights(int64_t count, const Body& body) {
+    Eight eights = {};
     float rest = 0;
-    for (; n < count; n++) rest += a[n] * b[n];
-    return total(sums) + rest;
+    by_eights<SIZE>(count, [&](auto kind, int64_t n) {
+        if constexpr (sizeof kind == sizeof eights)
+            eights += body(kind, n);
+        else
+            rest += body(kind, n);
+    });
+    return total(eights) + rest;
 }
 
-static inline void fetch(const float* row, int64_t count) {
+template <int64_t SIZE>
+static inline float dot(const float* a, const float* b, int64_t count) {
+    return sum_by_eights<SIZE>(count, [&](auto kind, int64_t n) {
+        using Part = decltype(kind);
+        return take<Part>(a + n) * take<Part>(b + n);
+    });
+}
+
+static ALWAYS void fetch(const float* row, int64_t count) {
     for (int64_t n = 0; n < count; n += 16) __builtin_prefetch(row + n);
 }
 
@@ -97,7 +125,7 @@ static inline void draw(const Problem& p, int64_t edge, float* factors) {
     for (; h < heads; h++) factors[h] = (scrambled(low + (uint32_t)h * 0x9E3779B9u) ^ high) >= drops ? p.kept : 0.0f;
 }
 
-// ---- scores: their value, and what an edge's gradient adds to those of its target, its source and the vector ---------
+// ---- scores: their value, and what an edge's gradient adds to those of one of its ends and of the vector ------------
 
 struct Product {
     static constexpr bool single = false;
@@ -107,12 +135,8 @@ struct Product {
         return p.scale * dot<SIZE>(q, k, p.dim);
     }
     template <int64_t SIZE>
-    void to_target(float g, const float*, const float* k, const float*, float* grad, float*) const {
-        add<SIZE>(grad, k, g * p.scale, p.dim);
-    }
-    template <int64_t SIZE>
-    void to_source(float g, const float* q, const float*, const float*, float* grad) const {
-        add<SIZE>(grad, q, g * p.scale, p.dim);
+    void to_end(float g, const float*, const float* other, const float*, float* grad, float*) const {
+        add<SIZE>(grad, other, g * p.scale, p.dim);
     }
 };
 
@@ -149,36 +173,19 @@ struct Network {
 
     template <int64_t SIZE>
     float of(const float* q, const float* k, const float* v) const {
-        const int64_t dim = SIZE ? SIZE : p.dim;
-        Eight sums = {};
-        float rest = 0;
-        int64_t n = 0;
-        for (; n + WIDE <= dim; n += WIDE) sums += eight(v + n) * f.value(eight(q + n) + eight(k + n));
-        for (; n < dim; n++) rest += v[n] * f.value(q[n] + k[n]);
-        return total(sums) + rest;
+        return sum_by_eights<SIZE>(p.dim, [&](auto kind, int64_t n) {
+            using Part = decltype(kind);
+            return take<Part>(v + n) * f.value(take<Part>(q + n) + take<Part>(k + n));
+        });
     }
     template <int64_t SIZE>
-    void to_target(float g, const float* q, const float* k, const float* v, float* grad, float* grad_vector) const {
-        const int64_t dim = SIZE ? SIZE : p.dim;
-        int64_t n = 0;
-        for (; n + WIDE <= dim; n += WIDE) {
-            Eight s = eight(q + n) + eight(k + n);
-            put(grad + n, eight(grad + n) + g * eight(v + n) * f.slope(s));
-            put(grad_vector + n, eight(grad_vector + n) + g * f.value(s));
-        }
-        for (; n < dim; n++) {
-            float s = q[n] + k[n];
-            grad[n] += g * v[n] * f.slope(s);
-            grad_vector[n] += g * f.value(s);
-        }
-    }
-    template <int64_t SIZE>
-    void to_source(float g, const float* q, const float* k, const float* v, float* grad) const {
-        const int64_t dim = SIZE ? SIZE : p.dim;
-        int64_t n = 0;
-        for (; n + WIDE <= dim; n += WIDE)
-            put(grad + n, eight(grad + n) + g * eight(v + n) * f.slope(eight(q + n) + eight(k + n)));
-        for (; n < dim; n++) grad[n] += g * v[n] * f.slope(q[n] + k[n]);
+    void to_end(float g, const float* own, const float* other, const float* v, float* grad, float* grad_vector) const {
+        by_eights<SIZE>(p.dim, [&](auto kind, int64_t n) {
+            using Part = decltype(kind);
+            const Part s = take<Part>(own + n) + take<Part>(other + n);
+            put(grad + n, take<Part>(grad + n) + g * take<Part>(v + n) * f.slope(s));
+            if (grad_vector) put(grad_vector + n, take<Part>(grad_vector + n) + g * f.value(s));
+        });
     }
 };
 
@@ -191,28 +198,22 @@ struct Single {
 
     template <int64_t SIZE>
     void of_heads(const float* q, const float* k, const float* v, float* scores) const {
-        const int64_t heads = SIZE ? SIZE : p.heads;
-        int64_t h = 0;
-        for (; h + WIDE <= heads; h += WIDE) put(scores + h, eight(v + h) * f.value(eight(q + h) + eight(k + h)));
-        for (; h < heads; h++) scores[h] = v[h] * f.value(q[h] + k[h]);
+        by_eights<SIZE>(p.heads, [&](auto kind, int64_t h) {
+            using Part = decltype(kind);
+            put(scores + h, take<Part>(v + h) * f.value(take<Part>(q + h) + take<Part>(k + h)));
+        });
     }
     template <int64_t SIZE>
-    void to_heads(const float* g, const float* q, const float* k, const float* v, float* grad,
+    void to_heads(const float* g, const float* own, const float* other, const float* v, float* grad,
                   float* grad_vector) const {
-        const int64_t heads = SIZE ? SIZE : p.heads;
-        int64_t h = 0;
-        for (; h + WIDE <= heads; h += WIDE) {
-            Eight s = eight(q + h) + eight(k + h), times = eight(g + h);
-            put(grad + h, eight(grad + h) + times * eight(v + h) * f.slope(s));
+        by_eights<SIZE>(p.heads, [&](auto kind, int64_t h) {
+            using Part = decltype(kind);
+            const Part s = take<Part>(own + h) + take<Part>(other + h), times = take<Part>(g + h);
+            put(grad + h, take<Part>(grad + h) + times * take<Part>(v + h) * f.slope(s));
             // What a weight of 0 is multiplied by may be infinite.
-            Eight parts = times != 0.0f ? times * f.value(s) : Eight{};
-            if (grad_vector) put(grad_vector + h, eight(grad_vector + h) + parts);
-        }
-        for (; h < heads; h++) {
-            float s = q[h] + k[h];
-            grad[h] += g[h] * v[h] * f.slope(s);
-            if (grad_vector && g[h] != 0) grad_vector[h] += g[h] * f.value(s);
-        }
+            const Part part = times != 0.0f ? times * f.value(s) : Part{};
+            if (grad_vector) put(grad_vector + h, take<Part>(grad_vector + h) + part);
+        });
     }
 };
 
@@ -231,31 +232,35 @@ static void with_score(const Problem& p, const Body& body) {
     };
     const bool single = p.dim == 1 && p.vector && (p.heads == 1 || (p.query_head == 1 && p.key_head == 1));
     if (single && p.kind == 1) return sized(Single<Leaky>{p});
-    if (single) return sized(Single<Tanh>{p});
+    if (single) return body(Single<Tanh>{p}, Fixed<0>{});
     if (p.kind == 0) return sized(Product{p});
     if (p.kind == 1) return sized(Network<Leaky>{p});
-    sized(Network<Tanh>{p});
+    body(Network<Tanh>{p}, Fixed<0>{});
 }
 
-// ---- one row of each tensor ------------------------------------------------------------------------------------------
+// ---- rows of a node, and sums over its edges ------------------------------------------------------------------------
+
+struct Heads {
+    const float* first;
+    int64_t apart;
+    const float* of(int64_t h) const { return first + h * apart; }
+};
 
 struct Rows {
     const Problem& p;
-    const float* query(int64_t t, int64_t h) const { return p.query + t * p.query_node + h * p.query_head; }
-    const float* key(int64_t s, int64_t h) const { return p.key + s * p.key_node + h * p.key_head; }
+    Heads query(int64_t t) const { return {p.query + t * p.query_node, p.query_head}; }
+    Heads key(int64_t s) const { return {p.key + s * p.key_node, p.key_head}; }
     const float* value(int64_t s, int64_t h) const { return p.value + s * p.value_node + h * p.value_head; }
     const float* vector(int64_t h) const { return p.vector ? p.vector + h * p.dim : nullptr; }
     const float* grad_context(int64_t t, int64_t h) const { return p.grad_context + (t * p.heads + h) * p.value_dim; }
 
     // Rows of all heads, where they stand beside each other.
-    void fetch_source(int64_t s) const {
+    ALWAYS void fetch_seen(int64_t s) const {
         if (p.value_head == p.value_dim) fetch(value(s, 0), p.heads * p.value_dim);
+        if (p.key_head == p.dim) fetch(key(s).first, p.heads * p.dim);
     }
-    void fetch_query(int64_t t) const {
-        if (p.query_head == p.dim) fetch(query(t, 0), p.heads * p.dim);
-    }
-    void fetch_key(int64_t s) const {
-        if (p.key_head == p.dim) fetch(key(s, 0), p.heads * p.dim);
+    ALWAYS void fetch_query(int64_t t) const {
+        if (p.query_head == p.dim) fetch(query(t).first, p.heads * p.dim);
     }
 };
 
@@ -265,6 +270,60 @@ static void each_block(const Problem& p, int64_t nodes, const Body& body) {
         int64_t end = (task + 1) * BLOCK;
         body(task, task * BLOCK, end < nodes ? end : nodes);
     });
+}
+
+// A row of sums over edges. A float loses what is small beside a long sum, so that what RUN edges have added to the row
+// goes into doubles, and the row begins again.
+struct Sums {
+    float* row;
+    int64_t size;
+    double* whole;  // room for as many numbers
+
+    void clear() const { std::memset(row, 0, size * sizeof *row); }
+    void open() const {
+        for (int64_t n = 0; n < size; n++) whole[n] = 0;
+    }
+    void keep() const {
+        for (int64_t n = 0; n < size; n++) whole[n] += row[n], row[n] = 0;
+    }
+    void close() const {
+        for (int64_t n = 0; n < size; n++) row[n] = (float)whole[n];
+    }
+};
+
+// Calls body(begin, end) for runs of the edges from … to − 1, whose parts of some sums it adds to their rows.
+template <class Body, class... All>
+static ALWAYS void in_runs(int64_t from, int64_t to, const Body& body, const All&... sums) {
+    const bool many = to - from > RUN;
+    (sums.clear(), ...);
+    if (many) (sums.open(), ...);
+    for (int64_t begin = from; begin < to; begin += RUN) {
+        body(begin, begin + RUN < to ? begin + RUN : to);
+        if (many) (sums.keep(), ...);
+    }
+    if (many) (sums.close(), ...);
+}
+
+// The same with other code for few edges: faster, but longer to compile.
+template <class Body>
+static ALWAYS void in_runs_or_one(int64_t from, int64_t to, const Body& body, const Sums& sums) {
+    if (to - from > RUN) return in_runs(from, to, body, sums);
+    sums.clear();
+    body(from, to);
+}
+
+// The gradients of an edge's scores go to one of its ends, `own`, and to the vector, which may be null.
+template <int64_t SIZE, class Score>
+static ALWAYS void to_end(const Problem& p, const Score& score, const float* grads, const Heads& own,
+                          const Heads& other, float* grad, float* grad_vector) {
+    const Rows rows{p};
+    if constexpr (Score::single)
+        score.template to_heads<SIZE>(grads, own.first, other.first, rows.vector(0), grad, grad_vector);
+    else
+        for (int64_t h = 0; h < (SIZE ? SIZE : p.heads); h++)
+            if (grads[h] != 0)
+                score.template to_end<SIZE>(grads[h], own.of(h), other.of(h), rows.vector(h), grad + h * p.dim,
+                                            grad_vector ? grad_vector + h * p.dim : nullptr);
 }
 
 // Exponentials of some numbers in place.
@@ -281,18 +340,18 @@ static inline void exponentials(float* x, int64_t count) {
 
 // Scores, then weights, of the edges into a target. Every head is a column of `weights`.
 template <int64_t SIZE, class Score>
-static inline void weigh(const Problem& p, const Score& score, int64_t t, float* numbers) {
+static ALWAYS void weigh(const Problem& p, const Score& score, int64_t t, float* numbers, double* room) {
     Rows rows{p};
     const int64_t from = p.first[t], to = p.first[t + 1], heads = SIZE ? SIZE : p.heads;
     float *highest = numbers, *sums = numbers + heads;
-    for (int64_t h = 0; h < heads; h++) highest[h] = -INFINITY, sums[h] = 0;
+    for (int64_t h = 0; h < heads; h++) highest[h] = -INFINITY;
     for (int64_t e = from; e < to; e++) {
         float* scores = p.weights + e * heads;
         if constexpr (Score::single)
-            score.template of_heads<SIZE>(rows.query(t, 0), rows.key(p.source[e], 0), rows.vector(0), scores);
+            score.template of_heads<SIZE>(rows.query(t).first, rows.key(p.source[e]).first, rows.vector(0), scores);
         else
             for (int64_t h = 0; h < heads; h++)
-                scores[h] = score.template of<SIZE>(rows.query(t, h), rows.key(p.source[e], h), rows.vector(h));
+                scores[h] = score.template of<SIZE>(rows.query(t).of(h), rows.key(p.source[e]).of(h), rows.vector(h));
         if (p.bias)
             for (int64_t h = 0; h < heads; h++) scores[h] += p.bias[p.bias_heads == 1 ? e : e * heads + h];
         for (int64_t h = 0; h < heads; h++) {
@@ -304,8 +363,11 @@ static inline void weigh(const Problem& p, const Score& score, int64_t t, float*
     for (int64_t e = from; e < to; e++)
         for (int64_t h = 0; h < heads; h++) p.weights[e * heads + h] -= highest[h];
     exponentials(p.weights + from * heads, (to - from) * heads);
-    for (int64_t e = from; e < to; e++)
-        for (int64_t h = 0; h < heads; h++) sums[h] += p.weights[e * heads + h];
+    const auto add_up = [&](int64_t begin, int64_t end) __attribute__((always_inline)) {
+        for (int64_t e = begin; e < end; e++)
+            for (int64_t h = 0; h < heads; h++) sums[h] += p.weights[e * heads + h];
+    };
+    in_runs_or_one(from, to, add_up, Sums{sums, heads, room});
     for (int64_t h = 0; h < heads; h++) sums[h] = sums[h] == 0 ? 1 : 1 / sums[h];
     for (int64_t e = from; e < to; e++)
         for (int64_t h = 0; h < heads; h++) p.weights[e * heads + h] *= sums[h];
@@ -331,23 +393,27 @@ void forward(const Problem* problem) {
             constexpr int64_t SIZE = width.size;
             const int64_t heads = SIZE ? SIZE : p.heads, dim = SIZE ? SIZE : p.value_dim;
             float *numbers = new float[3 * heads], *factors = numbers + 2 * heads;
+            double* room = new double[heads * dim];
             for (int64_t h = 0; h < heads; h++) factors[h] = p.kept;
             const int64_t last = p.first[end];
             for (int64_t t = begin; t < end; t++) {
-                weigh<SIZE>(p, score, t, numbers);
+                weigh<SIZE>(p, score, t, numbers, room);
                 float* out = p.context + t * heads * dim;
-                std::memset(out, 0, heads * dim * sizeof *out);
-                for (int64_t e = p.first[t]; e < p.first[t + 1]; e++) {
-                    if (e + AHEAD < last) rows.fetch_source(p.source[e + AHEAD]), rows.fetch_key(p.source[e + AHEAD]);
-                    if (p.drops) draw<SIZE>(p, e, factors);
-                    float* weights = p.weights + e * heads;
-                    for (int64_t h = 0; h < heads; h++)
-                        add<SIZE>(out + h * dim, rows.value(p.source[e], h), weights[h] * factors[h], dim);
-                    for (int64_t h = 0; h < heads; h++)  // NaN of ∞ − ∞ has the sign of what is dropped
-                        weights[h] = factors[h] != 0 ? std::fabs(weights[h]) : -std::fabs(weights[h]);
-                }
+                const auto sum = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
+                    for (int64_t e = from; e < to; e++) {
+                        if (e + AHEAD < last) rows.fetch_seen(p.source[e + AHEAD]);
+                        if (p.drops) draw<SIZE>(p, e, factors);
+                        float* weights = p.weights + e * heads;
+                        for (int64_t h = 0; h < heads; h++)
+                            add<SIZE>(out + h * dim, rows.value(p.source[e], h), weights[h] * factors[h], dim);
+                        for (int64_t h = 0; h < heads; h++)  // NaN of ∞ − ∞ has the sign of what is dropped
+                            weights[h] = factors[h] != 0 ? std::fabs(weights[h]) : -std::fabs(weights[h]);
+                    }
+                };
+                in_runs_or_one(p.first[t], p.first[t + 1], sum, Sums{out, heads * dim, room});
             }
             delete[] numbers;
+            delete[] room;
         });
     });
 }
@@ -360,73 +426,74 @@ void backward(const Problem* problem) {
             const Rows rows{p};
             constexpr int64_t SIZE = width.size;
             const int64_t heads = SIZE ? SIZE : p.heads, dim = SIZE ? SIZE : p.value_dim, last = p.first[end];
-            float *means = new float[heads], *to_vector = p.grad_vector + block * heads * p.dim;
-            std::memset(to_vector, 0, heads * p.dim * sizeof(float));
+            const int64_t features = heads * p.dim;
+            float *means = new float[heads], *to_vector = p.grad_vector + block * features;
+            double* room = new double[heads + 2 * features];
+            const Sums of_means{means, heads, room}, of_vector{to_vector, features, room + heads};
+            of_vector.clear(), of_vector.open();
+            int64_t edges = 0;  // that have added to the vector since its sums were kept
             for (int64_t t = begin; t < end; t++) {
-                std::memset(means, 0, heads * sizeof *means);
-                for (int64_t e = p.first[t]; e < p.first[t + 1]; e++) {
-                    if (e + AHEAD < last) rows.fetch_source(p.source[e + AHEAD]), rows.fetch_key(p.source[e + AHEAD]);
-                    const float* weights = p.weights + e * heads;
-                    float* grads = p.grad_scores + e * heads;
-                    for (int64_t h = 0; h < heads; h++)
-                        grads[h] = dot<SIZE>(rows.grad_context(t, h), rows.value(p.source[e], h), dim);
-                    for (int64_t h = 0; h < heads; h++) {
-                        grads[h] *= std::signbit(weights[h]) ? 0 : p.kept;
-                        means[h] += weights[h] * grads[h];
-                    }
-                }
-                float* to_query = p.grad_query + t * heads * p.dim;
-                std::memset(to_query, 0, heads * p.dim * sizeof *to_query);
-                for (int64_t e = p.first[t]; e < p.first[t + 1]; e++) {
-                    const float* weights = p.weights + e * heads;
-                    float* grads = p.grad_scores + e * heads;
-                    for (int64_t h = 0; h < heads; h++)
-                        grads[h] = p.cooling * std::fabs(weights[h]) * (grads[h] - means[h]);
-                    const int64_t s = p.source[e];
-                    if constexpr (decltype(score)::single)
-                        score.template to_heads<SIZE>(grads, rows.query(t, 0), rows.key(s, 0), rows.vector(0), to_query,
-                                                      to_vector);
-                    else
+                float* to_query = p.grad_query + t * features;
+                const auto weigh = [&](int64_t from, int64_t to) {
+                    for (int64_t e = from; e < to; e++) {
+                        if (e + AHEAD < last) rows.fetch_seen(p.source[e + AHEAD]);
+                        const float* weights = p.weights + e * heads;
+                        float* grads = p.grad_scores + e * heads;
                         for (int64_t h = 0; h < heads; h++)
-                            if (grads[h] != 0)
-                                score.template to_target<SIZE>(grads[h], rows.query(t, h), rows.key(s, h),
-                                                               rows.vector(h), to_query + h * p.dim,
-                                                               to_vector + h * p.dim);
-                }
+                            grads[h] = dot<SIZE>(rows.grad_context(t, h), rows.value(p.source[e], h), dim);
+                        for (int64_t h = 0; h < heads; h++) {
+                            grads[h] *= std::signbit(weights[h]) ? 0 : p.kept;
+                            means[h] += weights[h] * grads[h];
+                        }
+                    }
+                };
+                const auto sum = [&](int64_t from, int64_t to) {
+                    for (int64_t e = from; e < to; e++) {
+                        const float* weights = p.weights + e * heads;
+                        float* grads = p.grad_scores + e * heads;
+                        for (int64_t h = 0; h < heads; h++)
+                            grads[h] = p.cooling * std::fabs(weights[h]) * (grads[h] - means[h]);
+                        to_end<SIZE>(p, score, grads, rows.query(t), rows.key(p.source[e]), to_query, to_vector);
+                    }
+                    edges += to - from;
+                    if (edges >= RUN) of_vector.keep(), edges = 0;
+                };
+                in_runs(p.first[t], p.first[t + 1], weigh, of_means);
+                in_runs(p.first[t], p.first[t + 1], sum, Sums{to_query, features, room + heads + features});
             }
+            of_vector.keep(), of_vector.close();
             delete[] means;
+            delete[] room;
         });
         each_block(whole, whole.keys, [&](int64_t, int64_t begin, int64_t end) {
             const Problem p = whole;
             const Rows rows{p};
             constexpr int64_t SIZE = width.size;
             const int64_t heads = SIZE ? SIZE : p.heads, dim = SIZE ? SIZE : p.value_dim, last = p.out_first[end];
+            const int64_t features = heads * p.dim;
+            double* room = new double[features + heads * dim];
             for (int64_t s = begin; s < end; s++) {
-                float *to_key = p.grad_key + s * heads * p.dim, *to_value = p.grad_value + s * heads * dim;
-                std::memset(to_key, 0, heads * p.dim * sizeof *to_key);
-                std::memset(to_value, 0, heads * dim * sizeof *to_value);
-                for (int64_t i = p.out_first[s]; i < p.out_first[s + 1]; i++) {
-                    if (i + AHEAD < last) {
-                        fetch(rows.grad_context(p.out_target[i + AHEAD], 0), heads * dim);
-                        rows.fetch_query(p.out_target[i + AHEAD]);
-                        fetch(p.weights + p.out_edge[i + AHEAD] * heads, heads);
-                        fetch(p.grad_scores + p.out_edge[i + AHEAD] * heads, heads);
-                    }
-                    const int64_t e = p.out_edge[i], t = p.out_target[i];
-                    const float *grads = p.grad_scores + e * heads, *weights = p.weights + e * heads;
-                    if constexpr (decltype(score)::single)
-                        score.template to_heads<SIZE>(grads, rows.query(t, 0), rows.key(s, 0), rows.vector(0), to_key,
-                                                      nullptr);
-                    else
+                float *to_key = p.grad_key + s * features, *to_value = p.grad_value + s * heads * dim;
+                const auto sum = [&](int64_t from, int64_t to) {
+                    for (int64_t i = from; i < to; i++) {
+                        if (i + AHEAD < last) {
+                            fetch(rows.grad_context(p.out_target[i + AHEAD], 0), heads * dim);
+                            rows.fetch_query(p.out_target[i + AHEAD]);
+                            fetch(p.weights + p.out_edge[i + AHEAD] * heads, heads);
+                            fetch(p.grad_scores + p.out_edge[i + AHEAD] * heads, heads);
+                        }
+                        const int64_t e = p.out_edge[i], t = p.out_target[i];
+                        const float *grads = p.grad_scores + e * heads, *weights = p.weights + e * heads;
+                        to_end<SIZE>(p, score, grads, rows.key(s), rows.query(t), to_key, nullptr);
                         for (int64_t h = 0; h < heads; h++)
-                            if (grads[h] != 0)
-                                score.template to_source<SIZE>(grads[h], rows.query(t, h), rows.key(s, h),
-                                                               rows.vector(h), to_key + h * p.dim);
-                    for (int64_t h = 0; h < heads; h++)
-                        add<SIZE>(to_value + h * dim, rows.grad_context(t, h),
-                                  weights[h] * (std::signbit(weights[h]) ? 0 : p.kept), dim);
-                }
+                            add<SIZE>(to_value + h * dim, rows.grad_context(t, h),
+                                      weights[h] * (std::signbit(weights[h]) ? 0 : p.kept), dim);
+                    }
+                };
+                in_runs(p.out_first[s], p.out_first[s + 1], sum, Sums{to_key, features, room},
+                        Sums{to_value, heads * dim, room + features});
             }
+            delete[] room;
         });
     });
 }

@@ -188,3 +188,23 @@ def test_threads_do_not_change_the_numbers() -> None:
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("config", [Dot(), GatConfig(), LeakySum(dim=3, num_heads=2)], ids=repr)
+def test_sums_over_many_edges_are_as_exact_as_over_few(config: ScoreConfig | LeakySum) -> None:
+    torch.manual_seed(0)
+    nodes = 100_000
+    score = config if isinstance(config, LeakySum) else built(config, 3, 2)
+    spokes = torch.stack([torch.arange(1, nodes), torch.zeros(nodes - 1, dtype=torch.long)])
+    attention = Attention(score, visibility=edges(torch.cat([spokes, spokes.flip(0)], 1), self_loops=True))
+    inputs = [torch.rand(1, 2, nodes, 3), torch.rand(1, 2, nodes, 3), 1 + torch.rand(1, 2, nodes, 4)]
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        weighing, parts = attention.to(dtype), [part.to(dtype).requires_grad_() for part in inputs]
+        context = EdgesPath().run(weighing, *parts, at=at(parts))
+        direction = 1 + torch.cos(torch.arange(context.numel(), dtype=dtype)).view(context.shape)
+        vectors = [score.vector] if isinstance(score, LeakySum) else []
+        gradients = torch.autograd.grad((context * direction).sum(), [*parts, *vectors])
+        results.append([part.detach().double() for part in (context[:, :, 0], context, *gradients)])
+    for single, double in zip(*results, strict=True):
+        assert float((single - double).abs().max() / double.abs().max().clamp(min=1)) < 3e-6
