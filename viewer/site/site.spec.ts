@@ -74,6 +74,15 @@ for (const [language, direction] of Object.entries(LANGUAGES) as [Language, stri
     });
   }
 
+  test(`the answers of lessons in ${language} are closed until they are opened`, async ({ page }) => {
+    await open(page, `${language}/docs/lessons/additive.html`);
+    const answer = page.locator("details.answer");
+    await expect(answer.locator("p")).toBeHidden();
+    await answer.locator("summary").click();
+    await expect(answer.locator("p")).toBeVisible();
+    await expect(answer.locator("p")).toContainText("1");
+  });
+
   test(`lessons in ${language} contain the viewer in their language`, async ({ page }) => {
     for (const path of lessons(language).filter((each) => /<iframe class="viewer"/.test(readFileSync(SITE + each, "utf8")))) {
       const wrong = await open(page, path);
@@ -87,7 +96,7 @@ for (const [language, direction] of Object.entries(LANGUAGES) as [Language, stri
   });
 }
 
-const QUERIES: [Language, string][] = [["en", "additive"], ["en", "sparsemax"], ["en", "beam search"], ["en", "bottleneck"]];
+const QUERIES: [Language, string][] = [["en", "additive"], ["en", "sparsemax"], ["en", "beam search"], ["en", "vanishing gradient"], ["fa", "هم‌ترازی"], ["fa", "رمزگذار"], ["ru", "выравнивания"], ["ru", "энкодер"], ["zh_CN", "对齐"], ["zh_CN", "注意力"]];
 for (const [language, query] of QUERIES) {
   test(`search in ${language} finds ${query}`, async ({ page }) => {
     const wrong = await open(page, `${language}/search.html?q=${encodeURIComponent(query)}`);
