@@ -72,7 +72,17 @@ def test_an_encoder_of_pictures_is_trained_resumed_looked_at_planned_and_exporte
 
     said = foveate("look", str(whole), str(one))
     assert said.code == 0, said.err
-    assert ("rollout of 1 layers" in said.out) == (kind == "vit")
+    assert ("rollout of 1 layer " in said.out) == (kind == "vit")
+    if kind == "vit":
+        layer = ("--layer", "0", "--head", "1")
+        chosen = foveate("look", str(whole), str(one), *layer)
+        assert chosen.out.startswith("[class] in encoder.blocks.0.attention, head 1  [class] 0.")
+        for ending, begin in {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG", ".txt": b"[class] in"}.items():
+            path = tmp_path / f"view{ending}"
+            assert foveate("look", str(tmp_path / "kept"), *layer, "--out", str(path)).code == 0
+            assert path.read_bytes().startswith(begin)
+        assert "<image " in (tmp_path / "view.svg").read_text()
+        assert (tmp_path / "view.txt").read_text() == chosen.out
 
     exported = foveate("export", str(whole), str(tmp_path / "onnx"), "--to", "onnx")
     assert exported.code == 0, exported.err

@@ -173,7 +173,8 @@ def _of_run(arguments: argparse.Namespace) -> Any:
 def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     """The steps of one query, or an alignment, in the terminal or in a file."""
     from foveate.inspect import alignment, terminal, times, write
-    from foveate.inspect.view import gazes, hears, is_graph
+    from foveate.inspect.flow import class_view
+    from foveate.inspect.view import gazes, heading, hears, is_graph
 
     if arguments.steps is not None:
         _walk(arguments, sight.trace)
@@ -189,30 +190,37 @@ def _draw(arguments: argparse.Namespace, sight: Any) -> None:
     if drawn is None and not links and is_graph(sight.trace, _site(arguments, sight.trace)):
         _draw_graph(arguments, sight.trace)
         return
-    if drawn is None:
-        drawn = alignment(sight.trace, site=_site(arguments, sight.trace), head=arguments.head)
+    site = _site(arguments, sight.trace)
+    view = None if drawn else class_view(sight.trace, site=site, head=arguments.head)
+    drawn = drawn or view or alignment(sight.trace, site=site, head=arguments.head)
     drawn = drawn.words() if arguments.words else drawn
     if arguments.out is None:
+        if drawn.grid and view is None and not gazes(sight.trace, site):
+            print(heading(sight.trace, site=site, head=arguments.head))
         print(terminal(drawn, **screen()))
         return
-    site = _site(arguments, sight.trace)
-    if _pictured(arguments.out) and gazes(sight.trace, site):
-        _draw_gaze(arguments, drawn, sight.trace, site)
+    if _pictured(arguments.out) and (view or gazes(sight.trace, site)):
+        _draw_gaze(arguments, drawn, sight.trace, site, words=view is None)
         return
     if links:
         drawn = drawn.without_specials()
     say(f"Wrote {write(drawn, arguments.out, scale=arguments.scale, dpi=_dpi(arguments))}.")
 
 
-def _draw_gaze(arguments: argparse.Namespace, drawn: "Alignment", trace: "Trace", site: int | str | None) -> None:
-    """A picture once for each word, with the places that it looks at."""
-    from foveate.inspect import write_gaze
+def _draw_gaze(
+    arguments: argparse.Namespace, drawn: "Alignment", trace: "Trace", site: int | str | None, *, words: bool
+) -> None:
+    """A picture once for each word or view of a class token, with the places that it looks at."""
+    from foveate.inspect.figure.picture_file import write_gaze, write_view
 
     if arguments.scale != "linear":
-        raise UsageError("--scale is for maps, and --out writes where words look. Write the map with --svg or --png.")
+        raise UsageError(
+            "--scale is for maps, and --out writes where words or tokens look. Write the map with --svg or --png."
+        )
     here = trace.sites[trace.opening[0] if site is None else trace.index(site)]
     picture = trace.tracks[here.key].picture
-    say(f"Wrote {write_gaze(drawn, arguments.out, picture=picture, dpi=_dpi(arguments))}.")
+    write = write_gaze if words else write_view
+    say(f"Wrote {write(drawn, arguments.out, picture=picture, dpi=_dpi(arguments))}.")
 
 
 def _draw_times(arguments: argparse.Namespace, trace: "Trace", heard: "TimeAlignment") -> None:
@@ -280,7 +288,8 @@ def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
     across = [number for number, site in enumerate(trace.sites) if site.kind == "cross" and not site.posterior]
     layers = across or list(range(len(trace.sites)))
     if not -len(layers) <= arguments.layer < len(layers):
-        raise UsageError(f"There is no layer {arguments.layer}: the trace has {len(layers)}, counted from 0.")
+        others = f" that look across. --site chooses among all {len(trace.sites)} attentions" if across else ""
+        raise UsageError(f"There is no layer {arguments.layer}: the trace has {len(layers)}{others}, counted from 0.")
     return layers[arguments.layer]
 
 

@@ -14,6 +14,8 @@ from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Trace
+from foveate.inspect.view import head_of
+from foveate.suggestion import counted
 
 ROWS = 512
 Flow = Float[Tensor, "*rows positions"]
@@ -82,21 +84,33 @@ def rollout_to_keys(
     return crossed.numpy()
 
 
-def class_view(trace: Trace) -> Alignment | None:
+def class_view(trace: Trace, *, site: int | str | None = None, head: int | None = None) -> Alignment | None:
     """The view of each class token of a ViT: its weights in the last layer, as the mean of the heads, and its rollout
-    through all layers. None for a trace whose layers do not attend from patches with class tokens before them.
+    through all layers. With a `site` or a `head` it is this token's row alone, of that layer and head; the last layer
+    and the mean of the heads stand for what is not chosen.
+
+    None for a trace whose layers do not attend from patches with class tokens before them, and where the chosen site,
+    or the one that the trace opens with, is another. Raises UsageError for a site or head that does not exist.
     """
-    own = [site for site in trace.sites if _is_own(site)]
+    own = [each for each in trace.sites if _is_own(each)]
     track = trace.tracks.get(own[0].query) if own else None
     if track is None or track.grid is None or len(track) == track.grid[0] * track.grid[1]:
         return None
-    layers = _layers(trace, own[0].query)
-    last, tokens = layers[-1], track.labels[: len(track) - track.grid[0] * track.grid[1]]
+    layers, alone = _layers(trace, own[0].query), site is not None or head is not None
+    opening = trace.sites[trace.opening[0] if site is None else trace.index(site)]
+    here = layers[-1] if site is None and opening.query == opening.key else opening
+    if not any(here is each for each in layers):
+        return None
+    heads = range(here.heads) if head is None else [head_of(here, head)]
+    which = f"mean of {here.heads} heads" if head is None else f"head {head}"
     titles, rows = list[str](), list[np.ndarray]()
-    for number, token in enumerate(tokens):
-        here = [last.weights(head, slice(number, number + 1))[0][0].float() for head in range(last.heads)]
-        titles += [f"{token} in {last.title}, mean of {last.heads} heads", f"{token}, rollout of {len(layers)} layers"]
-        rows += [torch.stack(here).mean(0).numpy(), rollout(trace, number, track=own[0].query)]
+    for number, token in enumerate(track.labels[: len(track) - track.grid[0] * track.grid[1]]):
+        weights = [here.weights(each, slice(number, number + 1))[0][0].float() for each in heads]
+        titles.append(f"{token} in {here.title}, {which}")
+        rows.append(torch.stack(weights).mean(0).numpy())
+        if not alone:
+            titles.append(f"{token}, rollout of {counted(len(layers), 'layer')}")
+            rows.append(rollout(trace, number, track=own[0].query))
     return Alignment.of(track.labels, titles, np.stack(rows), grid=track.grid)
 
 

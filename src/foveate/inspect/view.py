@@ -48,7 +48,7 @@ def alignment(trace: "Trace", *, site: int | str | None = None, head: int | None
         raise UsageError(
             f"{here.title} has {here.queries:,} × {here.keys:,} weights: too many for an alignment. Select fewer rows."
         )
-    return _exact(trace, here, range(here.heads) if head is None else [_head(here, head)])
+    return _exact(trace, here, range(here.heads) if head is None else [head_of(here, head)])
 
 
 def times(
@@ -115,7 +115,7 @@ def graph(
         raise UsageError(f"{here.title} does not look at a graph of up to {MOST} nodes: its keys are {here.key!r}.")
     if site is None and head is None:
         head = trace.opening[1]
-    track, heads = trace.tracks[here.key], range(here.heads) if head is None else [_head(here, head)]
+    track, heads = trace.tracks[here.key], range(here.heads) if head is None else [head_of(here, head)]
     own = here.query == here.key
     query = track.focus if query is None and own else query
     if query is not None and not 0 <= query < here.queries:
@@ -153,7 +153,7 @@ def figure(
     here = trace.sites[number]
     if site is None and head is None:
         head = trace.opening[1]
-    heads = range(here.heads) if head is None else [_head(here, head)]
+    heads = range(here.heads) if head is None else [head_of(here, head)]
     chosen = _level(trace, here, level)
     if chosen == 0:
         map_ = _exact(trace, here, heads)
@@ -162,11 +162,18 @@ def figure(
     shading = shaded(map_, scale=scale, top=None, hue=hue)
     if title is None:
         zoomed = f", {chosen}s" if isinstance(chosen, str) else "" if chosen == 0 else f", level {chosen}, {pool}"
-        title = f"{here.title}, {'mean of all heads' if head is None else f'head {head}'}{zoomed}"
+        title = heading(trace, site=number, head=head) + zoomed
     drawing = drawn(map_, shading, title, (here.key, here.query))
     if kind == "png":
         return rasterised(drawing, dpi=dpi, details={"Title": title, "Description": map_.describe()})
     return pdf(drawing.encode()) if kind == "pdf" else drawing.encode()
+
+
+def heading(trace: "Trace", *, site: int | str | None = None, head: int | None = None) -> str:
+    """The name of a site and a head; without both, those of `trace.opening`."""
+    if site is None and head is None:
+        head = trace.opening[1]
+    return f"{trace.sites[_site(trace, site)].title}, {'mean of all heads' if head is None else f'head {head}'}"
 
 
 def _exact(trace: "Trace", site: "Site", heads: Sequence[int]) -> Alignment:
@@ -187,7 +194,8 @@ def _site(trace: "Trace", site: int | str | None) -> int:
     return trace.opening[0] if site is None else trace.index(site)
 
 
-def _head(site: "Site", head: int) -> int:
+def head_of(site: "Site", head: int) -> int:
+    """The number of a head. Raises UsageError if there is none."""
     if not 0 <= head < site.heads:
         raise UsageError(f"{site.title} has no head {head}: it has {site.heads}, counted from 0.")
     return head

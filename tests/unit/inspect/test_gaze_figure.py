@@ -9,6 +9,8 @@ import pytest
 
 from foveate.errors import UsageError
 from foveate.inspect import Alignment, Picture, gaze_svg, write_gaze
+from foveate.inspect.figure.gaze_figure import view_svg
+from foveate.inspect.figure.picture_file import write_view
 
 PLACES = tuple(f"{row},{column}" for row in range(2) for column in range(3))
 
@@ -61,9 +63,25 @@ def test_a_gaze_is_written_in_the_format_of_the_name(
     assert ending != ".pdf" or (b"/DeviceRGB /Filter" in content and b"/ca 0.78" in content)
 
 
+def test_a_view_has_a_panel_for_each_query_and_the_weights_of_tokens_beside_it(
+    table: Alignment, picture: Picture, tmp_path: Path
+) -> None:
+    weights = np.concatenate([np.full((5, 1), 0.25, np.float32), table.weights], axis=1)
+    views = Alignment.of(["[class]", *PLACES], ["[class], <1>", *"bcde"], weights, grid=(2, 3))
+    drawing = view_svg(views, picture=picture)
+    assert drawing.count("<image ") == 5
+    assert "[class], &lt;1&gt;: [class] 0.250, largest 0.800 in row 0, column 0; b: [class] 0.250" in drawing
+    opacities = [float(one) for one in re.findall(r'fill-opacity="([\d.]+)"><title>', drawing)]
+    assert len(opacities) == 5 * 6
+    assert sorted(opacities)[:6] == [0, 0, 0, 0, 0, pytest.approx(0.78)]
+    assert write_view(views, tmp_path / "a.pdf", picture=picture).read_bytes().startswith(b"%PDF-1.4")
+
+
 def test_what_is_not_a_gaze_is_refused(table: Alignment, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a whole grid of places"):
         gaze_svg(Alignment.of(PLACES, ["a"], [[0.1] * 6]))
+    with pytest.raises(UsageError, match="does not end with all its places"):
+        view_svg(Alignment.of(PLACES, ["a"], [[0.1] * 6], grid=(2, 4)))
     with pytest.raises(UsageError, match="no word that looks"):
         gaze_svg(Alignment.of(PLACES, ["</s>"], [[0.1] * 6], grid=(2, 3)))
     with pytest.raises(UsageError, match=r"a gaze is written as \.svg"):

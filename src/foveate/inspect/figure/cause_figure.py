@@ -5,9 +5,9 @@ from math import ceil
 from typing import Any
 
 from foveate.inspect.caption import fit, printable
+from foveate.inspect.figure.element import FONTS, text_element
 from foveate.inspect.figure.letter import width as text_width
 from foveate.inspect.figure.svg_layout import CAPTION, GAP, LABEL, LONGEST, PAD, TITLE
-from foveate.inspect.figure.vector import FONTS, text_element
 
 ROW, CELL = 22, 44
 """The height of a row, and the width of a column at least, in pixels."""
@@ -76,7 +76,9 @@ def _block(
             if possible and score is not None:
                 yield _cell(x, y, wide, score / largest)
                 strong = abs(score) / largest > 0.6
-                yield _text(x + wide / 2, y + ROW - 7, f"{round(score, 2) + 0.0:.2f}", "centre", "#ffffff" if strong else INK)
+                yield _text(
+                    x + wide / 2, y + ROW - 7, f"{round(score, 2) + 0.0:.2f}", "centre", "#ffffff" if strong else INK
+                )
         for number, name in enumerate(FIGURES):
             value = output["figures"][method][name]
             shown = "—" if value is None else f"{round(value, 2) + 0.0:.2f}"

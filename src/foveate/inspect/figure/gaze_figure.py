@@ -1,20 +1,20 @@
-"""Draws where each word of a caption looks: the picture once a word, and the path from place to place."""
+"""Draws where each word of a caption, or a class token, looks in a picture."""
 
 import base64
 from collections.abc import Iterator, Sequence
-from html import escape
 from itertools import groupby, pairwise
 from math import ceil
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from foveate.errors import UsageError
 from foveate.inspect.alignment import SPECIAL, Alignment
 from foveate.inspect.caption import fit, printable
-from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
+from foveate.inspect.figure.element import PageTheme, document, font, frame, painted, px, text_element
+from foveate.inspect.figure.letter import width
+from foveate.inspect.figure.paint import Paint
 from foveate.inspect.figure.svg_layout import CAPTION, GAP, LABEL, PAD, TITLE, Pixels
-from foveate.inspect.figure.vector import FONTS, text_element
 
 if TYPE_CHECKING:  # pictures of alignments do not need torch
     from foveate.inspect.trace.media import Picture
@@ -43,9 +43,9 @@ class _Panel(NamedTuple):
     def frame(self, place: int | None = None) -> str:
         """The attributes of a place's rectangle, or of the whole panel's."""
         if place is None:
-            return _frame(self.left, self.top, self.wide, self.high)
+            return frame(self.left, self.top, self.wide, self.high)
         (row, column), (wide, high) = divmod(place, self.grid[1]), self.cell
-        return _frame(self.left + column * wide, self.top + row * high, wide, high)
+        return frame(self.left + column * wide, self.top + row * high, wide, high)
 
     def middle(self, place: int) -> tuple[Pixels, Pixels]:
         (row, column), (wide, high) = divmod(place, self.grid[1]), self.cell
@@ -61,7 +61,7 @@ def gaze_svg(
     *,
     picture: "Picture | None" = None,
     title: str | None = None,
-    theme: Literal["light", "dark", "auto"] = "light",
+    theme: PageTheme = "light",
 ) -> str:
     """The places that each word of a caption looks at, as an SVG document.
 
@@ -76,20 +76,19 @@ def gaze_svg(
     >>> "a: row 0, column 0; dog: row 0, column 1" in gaze_svg(table)
     True
     """
-    if alignment.grid is None or alignment.grid[0] * alignment.grid[1] != len(alignment.source):
-        raise UsageError("A gaze lies on a picture, and the source of this alignment is not a whole grid of places.")
     grid = alignment.grid
+    if grid is None or grid[0] * grid[1] != len(alignment.source):
+        raise UsageError("A gaze lies on a picture, and the source of this alignment is not a whole grid of places.")
     words = [number for number, label in enumerate(alignment.target) if label not in SPECIAL]
     if not words:
         raise UsageError("There is no word that looks at the picture.")
     labels = [printable(alignment.target[number]).strip("▁␣") for number in words]
     weights = np.nan_to_num(alignment.weights[words])
     places = weights.argmax(1).tolist()
-    ratio = picture.size[1] / picture.size[0] if picture is not None else grid[0] / grid[1]
-    wide, high = (SIDE, max(SIDE * ratio, LEAST)) if ratio <= 1 else (max(SIDE / ratio, LEAST), SIDE)
-    paint: Paint = Classed() if theme == "auto" else Fixed(theme)
+    wide, high = _size(picture, grid)
+    paint, style = painted(theme)
     heading = printable(title if title is not None else " ".join(labels))
-    parts = [text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), _font(TITLE, bold=True))]
+    parts = [text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), font(TITLE, bold=True))]
     first, below = PAD + TITLE + 12, high + LABEL + 2 * GAP
     for number in range(len(words) + 1):
         line, column = divmod(number, ACROSS)
@@ -100,7 +99,7 @@ def gaze_svg(
         ink = paint.ink("text" if number else "quiet")
         baseline = panel.top + high + LABEL + GAP / 2
         name = f"{number} {fit(caption, LETTERS)}" if number else caption
-        parts.append(text_element(panel.left + wide / 2, baseline, name, "centre", ink, _font(LABEL)))
+        parts.append(text_element(panel.left + wide / 2, baseline, name, "centre", ink, font(LABEL)))
     across = min(len(words) + 1, ACROSS)
     usual = ACROSS * (SIDE + GAP) - GAP
     inside = max(across * (wide + GAP) - GAP, min(LETTER * TITLE * len(heading), usual))
@@ -109,14 +108,55 @@ def gaze_svg(
         f"{label}: row {place // grid[1]}, column {place % grid[1]}"
         for label, place in zip(labels, places, strict=True)
     )
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole[0]}" height="{whole[1]}" '
-        f'viewBox="0 0 {whole[0]} {whole[1]}" role="img" aria-label="{escape(f"{heading}. {spoken}")}" '
-        f'font-family="{escape(FONTS)}">'
-    )
-    style = [f"<style>{stylesheet()}</style>"] if theme == "auto" else []
-    ground = f'<rect width="100%" height="100%" {paint.ink("paper")}/>'
-    return "\n".join([head, *style, ground, *parts, "</svg>"]) + "\n"
+    return document(parts, whole, f"{heading}. {spoken}", paint, style)
+
+
+def view_svg(
+    alignment: Alignment, *, picture: "Picture | None" = None, title: str = "", theme: PageTheme = "light"
+) -> str:
+    """The weights of each query over a picture, such as those of a ViT's class token, as an SVG document.
+
+    Each query has a panel with fog as in `gaze_svg`. Beside it stand its label, the weights of tokens that are before
+    the places in the source, and the largest weight of a place.
+
+    Raises `UsageError` for an alignment whose source does not end with a whole grid of places.
+
+    >>> table = Alignment.of(["[class]", "0,0", "0,1"], ["[class]"], [[0.5, 0.1, 0.4]], grid=(1, 2))
+    >>> "[class]: [class] 0.500, largest 0.400 in row 0, column 1" in view_svg(table)
+    True
+    """
+    grid = alignment.grid
+    before = -1 if grid is None else len(alignment.source) - grid[0] * grid[1]
+    if grid is None or before < 0 or not alignment.target:
+        raise UsageError("A view lies on a picture, and the source of this alignment does not end with all its places.")
+    (wide, high), (paint, style) = _size(picture, grid), painted(theme)
+    left, across = PAD + wide + 2 * GAP, 0.0
+    y: Pixels = PAD
+    parts, spoken = list[str](), list[str]()
+    if title:
+        ink = paint.ink("text")
+        parts.append(text_element(PAD, y + TITLE - 2, printable(title), "left", ink, font(TITLE, bold=True)))
+        y, across = y + TITLE + 12, width(title, bold=True) * TITLE - left
+    for label, row in zip(alignment.target, np.nan_to_num(alignment.weights), strict=True):
+        panel, weights = _Panel(PAD, y, wide, high, grid), row[before:]
+        place = int(weights.argmax())
+        tokens = [f"{printable(token)} {row[at]:.3f}" for at, token in enumerate(alignment.source[:before])]
+        tokens.append(f"largest {weights[place]:.3f} in row {place // grid[1]}, column {place % grid[1]}")
+        parts += [*_photograph(panel, picture, paint), *_fog(panel, weights, paint)]
+        for line, text in enumerate((printable(label), *tokens)):
+            ink = paint.ink("quiet" if line else "text")
+            parts.append(text_element(left, y + LABEL + line * (LABEL + GAP), text, "left", ink, font(LABEL)))
+            across = max(across, width(text) * LABEL)
+        spoken.append(f"{printable(label)}: {', '.join(tokens)}")
+        y += max(high, (LABEL + GAP) * (1 + len(tokens))) + 2 * GAP
+    size = ceil(left + across + PAD), ceil(y + PAD - 2 * GAP)
+    return document(parts, size, f"{title}. " * bool(title) + "; ".join(spoken), paint, style)
+
+
+def _size(picture: "Picture | None", grid: tuple[int, int]) -> tuple[Pixels, Pixels]:
+    """The width and height of a panel."""
+    ratio = picture.size[1] / picture.size[0] if picture is not None else grid[0] / grid[1]
+    return (SIDE, max(SIDE * ratio, LEAST)) if ratio <= 1 else (max(SIDE / ratio, LEAST), SIDE)
 
 
 def _photograph(panel: _Panel, picture: "Picture | None", paint: Paint) -> Iterator[str]:
@@ -143,14 +183,14 @@ def _path(panel: _Panel, places: Sequence[int], paint: Paint) -> Iterator[str]:
     points = [panel.middle(place) for place in places]
     for (x, y), (u, v) in pairwise(points):
         if (x, y) != (u, v):
-            line = f"M{_n(x)} {_n(y)}L{_n(u)} {_n(v)}"
+            line = f"M{px(x)} {px(y)}L{px(u)} {px(v)}"
             yield f'<path d="{line}" fill="none" stroke-width="1.5" {paint.ink("link")}/>'
     for place in dict.fromkeys(places):
         x, y = panel.middle(place)
         numbers = _runs([number for number, other in enumerate(places, start=1) if other == place])
         wide = max(CAPTION * LETTER * len(numbers) + 4, CAPTION + 4)
-        yield f"<rect {_frame(x - wide / 2, y - CAPTION / 2 - 2, wide, CAPTION + 4)} {paint.ink('paper')}/>"
-        yield text_element(x, y + CAPTION * 0.36, numbers, "centre", paint.ink("text"), _font(CAPTION))
+        yield f"<rect {frame(x - wide / 2, y - CAPTION / 2 - 2, wide, CAPTION + 4)} {paint.ink('paper')}/>"
+        yield text_element(x, y + CAPTION * 0.36, numbers, "centre", paint.ink("text"), font(CAPTION))
 
 
 def _runs(numbers: Sequence[int]) -> str:
@@ -160,16 +200,3 @@ def _runs(numbers: Sequence[int]) -> str:
     """
     runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0])]
     return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
-
-
-def _frame(x: Pixels, y: Pixels, wide: Pixels, high: Pixels) -> str:
-    return f'x="{_n(x)}" y="{_n(y)}" width="{_n(wide)}" height="{_n(high)}"'
-
-
-def _font(size: int, *, bold: bool = False) -> str:
-    return f'font-size="{size}"' + (' font-weight="600"' if bold else "")
-
-
-def _n(value: Pixels) -> str:
-    """A coordinate in tenths of a pixel, without `.0`."""
-    return f"{round(value, 1) + 0.0:g}"

@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 from math import ceil, cos, hypot, pi, sin
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
 from foveate.errors import UsageError
 from foveate.inspect.caption import fit, printable
+from foveate.inspect.figure.element import PageTheme, document, font, painted, px, text_element
 from foveate.inspect.figure.letter import width
-from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
+from foveate.inspect.figure.paint import Paint
 from foveate.inspect.figure.scale import HIDDEN, STEPS
 from foveate.inspect.figure.svg_layout import CAPTION, LABEL, PAD, TITLE, Pixels
-from foveate.inspect.figure.vector import FONTS, text_element
 
 if TYPE_CHECKING:  # the import of pictures of alignments must be quick
     from foveate.inspect.trace.track import Track
@@ -38,7 +38,7 @@ def graph_svg(
     *,
     query: int | None = None,
     title: str | None = None,
-    theme: Literal["light", "dark", "auto"] = "light",
+    theme: PageTheme = "light",
 ) -> str:
     """The nodes of a track and weights as an SVG document.
 
@@ -56,7 +56,7 @@ def graph_svg(
         )
     if count > MOST:
         raise UsageError(f"{count:,} nodes are too many for a drawing; it shows {MOST}. Draw the neighbours of a node.")
-    paint: Paint = Classed() if theme == "auto" else Fixed(theme)
+    paint, style = painted(theme)
     roads = _roads(track)
     places, size = _to_scale(track, roads)
     radius = min(LARGEST, max(SMALLEST, 0.3 * _nearest(places)))
@@ -76,16 +76,10 @@ def graph_svg(
         *(_node(track, at, places[at], radius, levels, at == query, paint) for at in range(count)),
     ]
     if heading:
-        parts.insert(0, text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), _font(TITLE, bold=True)))
+        parts.insert(0, text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), font(TITLE, bold=True)))
     wide, high = max(size[0], ceil(2 * PAD + width(heading) * TITLE * 1.1)), size[1] + top
-    style = f"<style>{stylesheet()}</style>" if theme == "auto" else ""
-    description = escape(f"{heading or 'Graph'}. {'; '.join(_spoken(track, levels, 8))}.")
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" '
-        f'role="img" aria-label="{description}" font-family="{escape(FONTS)}">'
-    )
-    ground = f'<rect width="100%" height="100%" {paint.ink("paper")}/>'
-    return "\n".join(part for part in (head, style, ground, *parts, "</svg>") if part) + "\n"
+    description = f"{heading or 'Graph'}. {'; '.join(_spoken(track, levels, 8))}."
+    return document(parts, (wide, high), description, paint, style)
 
 
 def graph_lines(
@@ -193,17 +187,17 @@ def _node(track: "Track", at: int, place: Point, radius: float, levels: np.ndarr
     ]
     if width(name) * LABEL < 1.9 * radius:
         ink = paint.ink("paper" if share > 0.45 else "text")
-        parts.append(text_element(place[0], place[1] + LABEL * 0.36, name, "centre", ink, _font(LABEL)))
+        parts.append(text_element(place[0], place[1] + LABEL * 0.36, name, "centre", ink, font(LABEL)))
     elif chosen or share > 0.2 or len(levels) <= 30:
         shown = fit(name, 16)
         ink = paint.ink("text")
-        parts.append(text_element(place[0], place[1] + radius + CAPTION, shown, "centre", ink, _font(CAPTION)))
+        parts.append(text_element(place[0], place[1] + radius + CAPTION, shown, "centre", ink, font(CAPTION)))
     return "".join(parts)
 
 
 def _path(points: Sequence[Point], wide: Pixels, paint: Paint, ink: str = "link") -> str:
-    line = "L".join(f"{_n(x)} {_n(y)}" for x, y in points)
-    return f'<path d="M{line}" fill="none" stroke-width="{_n(wide)}" {paint.ink(ink)}/>'
+    line = "L".join(f"{px(x)} {px(y)}" for x, y in points)
+    return f'<path d="M{line}" fill="none" stroke-width="{px(wide)}" {paint.ink(ink)}/>'
 
 
 def _arrow(from_: Point, to: Point, radius: Pixels, size: Pixels, ink: str) -> str:
@@ -223,7 +217,7 @@ def _circle(place: Point, radius: float) -> list[Point]:
 
 
 def _polygon(corners: Sequence[Point], ink: str, inside: str = "") -> str:
-    points = " ".join(f"{_n(x)},{_n(y)}" for x, y in corners)
+    points = " ".join(f"{px(x)},{px(y)}" for x, y in corners)
     return f'<polygon points="{points}" {ink}>{inside}</polygon>' if inside else f'<polygon points="{points}" {ink}/>'
 
 
@@ -237,12 +231,3 @@ def _strongest(row: np.ndarray, most: int) -> list[int]:
 
 def _spoken(track: "Track", row: np.ndarray, most: int) -> Iterator[str]:
     return (f"{printable(track.labels[at])} {row[at]:.3f}" for at in _strongest(row, most))
-
-
-def _font(size: int, *, bold: bool = False) -> str:
-    return f'font-size="{size}"' + (' font-weight="600"' if bold else "")
-
-
-def _n(value: Pixels) -> str:
-    """A coordinate in tenths of a pixel, without `.0`."""
-    return f"{round(value, 1) + 0.0:g}"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure.gaze_figure import gaze_svg
+from foveate.inspect.figure.gaze_figure import gaze_svg, view_svg
 from foveate.inspect.figure.pdf import pdf
 from foveate.inspect.figure.raster import DPI, png, rasterised
 from foveate.inspect.figure.scale import Scale
@@ -109,10 +109,29 @@ def write_gaze(
     Raises `UsageError` for another ending, for an alignment that `gaze_svg` refuses, and for a picture that a PDF does
     not take; `DataError` if the file cannot be written.
     """
+    return _pictured(gaze_svg(alignment, picture=picture, title=title), path, title, dpi)
+
+
+def write_view(
+    alignment: Alignment,
+    path: str | Path,
+    *,
+    picture: "Picture | None" = None,
+    title: str = "",
+    dpi: int | float = DPI,
+) -> Path:
+    """Write where queries look in a picture as `.svg`, `.pdf` or `.png`, by the file's ending. See `view_svg`.
+
+    Raises as `write_gaze` does.
+    """
+    return _pictured(view_svg(alignment, picture=picture, title=title), path, title, dpi)
+
+
+def _pictured(drawing: str, path: str | Path, title: str | None, dpi: int | float) -> Path:
     path = Path(path)
     if path.suffix.lower() not in PICTURES:
         raise UsageError(f"{path}: a gaze is written as {', '.join(PICTURES)}.")
-    written(path, _drawn(gaze_svg(alignment, picture=picture, title=title), path, title or "Gaze", dpi), "gaze")
+    written(path, _drawn(drawing, path, title or "Gaze", dpi), "gaze")
     return path
 
 

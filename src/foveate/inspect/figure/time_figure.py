@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 from math import ceil
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foveate.errors import UsageError
 from foveate.inspect.caption import cell_width, fit, printable
 from foveate.inspect.chart import figure_text, nice_ticks
+from foveate.inspect.figure.element import PageTheme, document, font, frame, painted, px, text_element
 from foveate.inspect.figure.letter import width
-from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
+from foveate.inspect.figure.paint import Paint
 from foveate.inspect.figure.scale import STEPS
 from foveate.inspect.figure.svg_layout import CAPTION, GAP, LABEL, PAD, TITLE, Pixels
-from foveate.inspect.figure.vector import FONTS, text_element
 
 if TYPE_CHECKING:  # the import of pictures of alignments must be quick
     from foveate.inspect.time_alignment import TimeAlignment
@@ -37,7 +37,7 @@ def time_svg(
     sound: "Sound | None" = None,
     picture: "Picture | None" = None,
     title: str | None = None,
-    theme: Literal["light", "dark", "auto"] = "light",
+    theme: PageTheme = "light",
 ) -> str:
     """A time alignment as an SVG document, with the outline of its sound and with its spectrogram, if they are given.
 
@@ -50,20 +50,20 @@ def time_svg(
     tiers = [(name, _lines(labels)) for name, labels in alignment.tiers.items() if labels]
     if not tiers:
         raise UsageError(f"{alignment.name} has no labels to draw: nothing was recognised.")
-    paint: Paint = Classed() if theme == "auto" else Fixed(theme)
+    paint, style = painted(theme)
     heading = printable(title if title is not None else alignment.name)
     left = PAD + max(width(printable(name)) for name, _ in tiers) * CAPTION + GAP
     wide = min(WIDEST, max(NARROWEST, alignment.seconds * SECOND))
     place = _Place(left, wide / alignment.seconds)
     y: Pixels = PAD + TITLE + 12
-    parts = [text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), _font(TITLE, bold=True))]
+    parts = [text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), font(TITLE, bold=True))]
     parts += _axis(place, alignment.seconds, y, paint)
     y = top = y + AXIS
     if sound is not None:
         parts.append(_wave(place, sound, y, paint))
         y += WAVE
     if picture is not None:
-        parts.append(paint.image(_levels(picture), _frame(left, y, wide, BANDS)))
+        parts.append(paint.image(_levels(picture), frame(left, y, wide, BANDS)))
         y += BANDS
     edges = sorted({at for each in alignment.tiers[tiers[0][0]] for at in (each.start, each.end)})
     if y > top:
@@ -72,7 +72,7 @@ def time_svg(
     for tier, (name, lines) in enumerate(tiers):
         high = BOX + (TIMES if tier == 0 else 0)
         parts.append(
-            text_element(left - GAP, y + BOX * 0.68, printable(name), "right", paint.ink("quiet"), _font(CAPTION))
+            text_element(left - GAP, y + BOX * 0.68, printable(name), "right", paint.ink("quiet"), font(CAPTION))
         )
         for line in lines:
             for label in line:
@@ -81,14 +81,7 @@ def time_svg(
         y += GAP - 3
     spoken = "; ".join(f"{printable(each.label)} {each.start:.2f} to {each.end:.2f} s" for each in _first(alignment))
     high, wide = ceil(y + PAD - GAP), ceil(left + wide + PAD)
-    size = f'width="{_n(wide)}" height="{_n(high)}"'
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {_n(wide)} {_n(high)}" '
-        f'role="img" aria-label="{escape(f"{heading}. {spoken}.")}" font-family="{escape(FONTS)}">'
-    )
-    style = [f"<style>{stylesheet()}</style>"] if theme == "auto" else []
-    ground = f'<rect width="100%" height="100%" {paint.ink("paper")}/>'
-    return "\n".join([head, *style, ground, *(part for part in parts if part), "</svg>"]) + "\n"
+    return document(parts, (wide, high), f"{heading}. {spoken}.", paint, style)
 
 
 class _Place:
@@ -123,8 +116,8 @@ def _axis(place: _Place, seconds: float, y: Pixels, paint: Paint) -> Iterator[st
         x, text = place(tick), figure_text(tick) + (" s" if tick == 0 else "")
         if tick > seconds or x < last:
             continue
-        yield f'<path d="M{_n(x)} {_n(y + AXIS - 5)}V{_n(y + AXIS)}" {paint.ink("hatch")}/>'
-        yield text_element(x + 3, y + AXIS - 6, text, "left", paint.ink("quiet"), _font(CAPTION))
+        yield f'<path d="M{px(x)} {px(y + AXIS - 5)}V{px(y + AXIS)}" {paint.ink("hatch")}/>'
+        yield text_element(x + 3, y + AXIS - 6, text, "left", paint.ink("quiet"), font(CAPTION))
         last = x + width(text) * CAPTION + 8
 
 
@@ -134,26 +127,26 @@ def _wave(place: _Place, sound: "Sound", y: Pixels, paint: Paint) -> str:
     times = (np.arange(len(sound.high)) + 0.5) * sound.seconds / len(sound.high)
     upper = [(place(at), middle - max(high * tall / 127, 0.4)) for at, high in zip(times, sound.high, strict=True)]
     lower = [(place(at), middle - min(low * tall / 127, -0.4)) for at, low in zip(times, sound.low, strict=True)]
-    points = " ".join(f"{_n(x)},{_n(at)}" for x, at in [*upper, *reversed(lower)])
+    points = " ".join(f"{px(x)},{px(at)}" for x, at in [*upper, *reversed(lower)])
     return f'<polygon points="{points}" {paint.ink("text")}/>'
 
 
 def _rulers(place: _Place, edges: Sequence[float], top: Pixels, bottom: Pixels, paint: Paint) -> str:
-    lines = "".join(f"M{_n(place(at))} {_n(top)}V{_n(bottom + GAP)}" for at in edges)
+    lines = "".join(f"M{px(place(at))} {px(top)}V{px(bottom + GAP)}" for at in edges)
     return f'<path d="{lines}" fill="none" stroke-width="1" stroke-opacity="0.6" {paint.ink("link")}/>'
 
 
 def _box(place: _Place, label: "TimedLabel", y: Pixels, high: Pixels, paint: Paint) -> Iterator[str]:
     x, room = place(label.start), (label.end - label.start) * place.second
     text, times = printable(label.label), f"{label.start:.2f}–{label.end:.2f}"
-    frame = _frame(x, y, max(room, 1), high)
-    yield f"<rect {frame} {paint.level(TINT)}><title>{escape(f'{text}: {times} s')}</title></rect>"
-    yield f'<rect {frame} fill="none" stroke-width="1" pointer-events="none" {paint.ink("hatch")}/>'
+    box = frame(x, y, max(room, 1), high)
+    yield f"<rect {box} {paint.level(TINT)}><title>{escape(f'{text}: {times} s')}</title></rect>"
+    yield f'<rect {box} fill="none" stroke-width="1" pointer-events="none" {paint.ink("hatch")}/>'
     middle, shown = x + room / 2, _fitted(text, room - 4)
     if shown:
-        yield text_element(middle, y + BOX * 0.68, shown, "centre", paint.ink("text"), _font(LABEL))
+        yield text_element(middle, y + BOX * 0.68, shown, "centre", paint.ink("text"), font(LABEL))
     if high > BOX and width(times) * (CAPTION - 1) <= room - 2:
-        yield text_element(middle, y + high - 6, times, "centre", paint.ink("quiet"), _font(CAPTION - 1))
+        yield text_element(middle, y + high - 6, times, "centre", paint.ink("quiet"), font(CAPTION - 1))
 
 
 def _fitted(text: str, room: Pixels) -> str:
@@ -173,16 +166,3 @@ def _levels(picture: "Picture") -> np.ndarray:
             "`foveate.inspect.spectrogram(energies)`, or leave the picture out."
         )
     return np.rint(grey * (STEPS / 255)).astype(int)
-
-
-def _frame(x: Pixels, y: Pixels, wide: Pixels, high: Pixels) -> str:
-    return f'x="{_n(x)}" y="{_n(y)}" width="{_n(wide)}" height="{_n(high)}"'
-
-
-def _font(size: int, *, bold: bool = False) -> str:
-    return f'font-size="{size}"' + (' font-weight="600"' if bold else "")
-
-
-def _n(value: Pixels) -> str:
-    """A coordinate in tenths of a pixel, without `.0`."""
-    return f"{round(value, 1) + 0.0:g}"

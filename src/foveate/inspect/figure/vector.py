@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from html import escape
 from math import ceil
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Int
 
 from foveate.errors import UsageError
-from foveate.inspect.caption import Direction, Reading, first_strong, printable
+from foveate.inspect.caption import Reading, printable
+from foveate.inspect.figure.element import PageTheme, document, frame, painted, px, text_element
 from foveate.inspect.figure.letter import width
-from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
+from foveate.inspect.figure.paint import Classed, Paint
 from foveate.inspect.figure.scale import HIDDEN, NAN, STEPS, Hue, Scale, Shading, shaded
 from foveate.inspect.figure.svg_layout import (
     CAPTION,
@@ -32,18 +33,13 @@ from foveate.inspect.figure.svg_layout import (
 if TYPE_CHECKING:
     from foveate.inspect.alignment import Alignment
 
-FONTS = (
-    "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', 'Noto Sans Arabic', Vazirmatn, "
-    "'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', sans-serif"
-)
-
 
 def svg(
     alignment: "Alignment",
     *,
     title: str | None = None,
     names: tuple[str, str] = ("source", "target"),
-    theme: Literal["light", "dark", "auto"] = "light",
+    theme: PageTheme = "light",
     hue: Hue = "blue",
     top: float | None = 1.0,
     reading: Reading = "auto",
@@ -76,14 +72,13 @@ def drawn(
     shading: Shading,
     title: str | None,
     names: tuple[str, str],
-    theme: Literal["light", "dark", "auto"] = "light",
+    theme: PageTheme = "light",
     *,
     reading: Reading = "auto",
     links: bool = False,
 ) -> str:
     """The SVG of an alignment from its shading."""
-    paint: Paint = Classed(shading.hue) if theme == "auto" else Fixed(theme, shading.hue)
-    style = f"<style>{stylesheet(shading.hue)}</style>" if theme == "auto" else ""
+    paint, style = painted(theme, shading.hue)
     return _draw(alignment, shading, paint, style, title, names, reading, links)
 
 
@@ -107,11 +102,6 @@ def _draw(
     place = arrange(alignment, title, names, reading, shading)
     description = f"{title or 'Alignment'}. {alignment.describe()}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_n(place.width)}" height="{_n(place.height)}" '
-        f'viewBox="0 0 {_n(place.width)} {_n(place.height)}" role="img" '
-        f'aria-label="{escape(description)}" font-family="{escape(FONTS)}">',
-        style,
-        f'<rect width="100%" height="100%" {paint.ink("paper")}/>',
         *_heading(place, paint, title),
         *_cells(place, paint, alignment, shading.levels),
         *(_links(place, paint, alignment) if links else ()),
@@ -120,9 +110,8 @@ def _draw(
         *_captions(place, paint, names),
         *_legend(place, paint, shading),
         *_keys(place, paint, shading),
-        "</svg>",
     ]
-    return "\n".join(part for part in parts if part) + "\n"
+    return document(parts, (place.width, place.height), description, paint, style)
 
 
 def _heading(place: Layout, paint: Paint, title: str | None) -> Iterator[str]:
@@ -136,14 +125,14 @@ def _cells(
 ) -> Iterator[str]:
     """Draw the visible cells; the hatching below the hidden ones remains visible."""
     wide, high = place.right - place.left, place.bottom - place.top
-    frame = f'x="{_n(place.left)}" y="{_n(place.top)}" width="{_n(wide)}" height="{_n(high)}"'
+    box = frame(place.left, place.top, wide, high)
     hidden = steps == HIDDEN
     if hidden.any():
         yield from _hatching(paint, place.left, place.top, wide, high)
     if max(steps.shape) > MANY:
-        yield paint.image(steps[:, ::-1] if place.mirrored else steps, frame)
+        yield paint.image(steps[:, ::-1] if place.mirrored else steps, box)
     else:
-        yield from _ground(place, paint, hidden) if hidden.any() else (f"<rect {frame} {paint.level(0)}/>",)
+        yield from _ground(place, paint, hidden) if hidden.any() else (f"<rect {box} {paint.level(0)}/>",)
         yield '<g shape-rendering="crispEdges">'
         for row, column in np.argwhere((steps > 0) & ~hidden):
             yield _cell(place, paint, alignment, int(row), int(column), int(steps[row, column]))
@@ -152,7 +141,7 @@ def _cells(
             x, y = place.column(int(column)), place.top + int(row) * place.pitch
             yield _cross(paint, x, y, place.pitch)
         yield _lines(place, paint)
-    yield f'<rect {frame} fill="none" stroke-width="1" {paint.ink("grid")}/>'
+    yield f'<rect {box} fill="none" stroke-width="1" {paint.ink("grid")}/>'
 
 
 def _ground(place: Layout, paint: Paint, hidden: Bool[np.ndarray, "target source"]) -> Iterator[str]:
@@ -163,7 +152,7 @@ def _ground(place: Layout, paint: Paint, hidden: Bool[np.ndarray, "target source
         for begin, end in edges.reshape(-1, 2).tolist():
             x, y = place.column(end - 1 if place.mirrored else begin), place.top + row * place.pitch
             yield (
-                f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n((end - begin) * place.pitch)}" height="{_n(place.pitch)}" '
+                f'<rect x="{px(x)}" y="{px(y)}" width="{px((end - begin) * place.pitch)}" height="{px(place.pitch)}" '
                 f"{paint.level(0)}/>"
             )
     yield "</g>"
@@ -171,23 +160,23 @@ def _ground(place: Layout, paint: Paint, hidden: Bool[np.ndarray, "target source
 
 def _hatching(paint: Paint, x: Pixels, y: Pixels, wide: Pixels, high: Pixels, apart: Pixels = 6) -> Iterator[str]:
     """Slanted lines over a quiet background, clipped at its edges, without patterns, which old viewers lack."""
-    yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(wide)}" height="{_n(high)}" {paint.level(HIDDEN)}/>'
+    yield f'<rect x="{px(x)}" y="{px(y)}" width="{px(wide)}" height="{px(high)}" {paint.level(HIDDEN)}/>'
     lines = []
     for step in range(1, ceil((wide + high) / apart)):
         along = step * apart  # where the line x + y = along meets the edges
         begin, end = max(0.0, along - high), min(along, wide)
-        lines.append(f"M{_n(x + begin)} {_n(y + along - begin)}L{_n(x + end)} {_n(y + along - end)}")
+        lines.append(f"M{px(x + begin)} {px(y + along - begin)}L{px(x + end)} {px(y + along - end)}")
     yield f'<path d="{"".join(lines)}" fill="none" stroke-width="1" {paint.ink("hatch")}/>'
 
 
 def _cross(paint: Paint, x: Pixels, y: Pixels, side: Pixels) -> str:
     a, b = side * 0.3, side * 0.7
-    both = f"M{_n(x + a)} {_n(y + a)}L{_n(x + b)} {_n(y + b)}M{_n(x + a)} {_n(y + b)}L{_n(x + b)} {_n(y + a)}"
+    both = f"M{px(x + a)} {px(y + a)}L{px(x + b)} {px(y + b)}M{px(x + a)} {px(y + b)}L{px(x + b)} {px(y + a)}"
     return f'<path d="{both}" fill="none" stroke-width="1.6" {paint.ink("cross")}/>'
 
 
 def _cell(place: Layout, paint: Paint, alignment: "Alignment", row: int, column: int, step: int) -> str:
-    x, y, pitch = _n(place.column(column)), _n(place.top + row * place.pitch), _n(place.pitch)
+    x, y, pitch = px(place.column(column)), px(place.top + row * place.pitch), px(place.pitch)
     weight = alignment.weights[row, column]
     number = "not a number" if np.isnan(weight) else f"{weight:.3f}"
     says = f"{place.target.labels[row]} → {place.source.labels[column]}: {number}"
@@ -199,11 +188,11 @@ def _cell(place: Layout, paint: Paint, alignment: "Alignment", row: int, column:
 
 def _lines(place: Layout, paint: Paint) -> str:
     down = "".join(
-        f"M{_n(place.left + i * place.pitch)} {_n(place.top)}V{_n(place.bottom)}"
+        f"M{px(place.left + i * place.pitch)} {px(place.top)}V{px(place.bottom)}"
         for i in range(1, len(place.source.labels))
     )
     across = "".join(
-        f"M{_n(place.left)} {_n(place.top + i * place.pitch)}H{_n(place.right)}"
+        f"M{px(place.left)} {px(place.top + i * place.pitch)}H{px(place.right)}"
         for i in range(1, len(place.target.labels))
     )
     look = 'fill="none" stroke-width="1" stroke-opacity="0.55" pointer-events="none"'
@@ -215,7 +204,7 @@ def _links(place: Layout, paint: Paint, alignment: "Alignment") -> Iterator[str]
     for source, target in sorted(alignment.hard()):
         x, y, side = place.column(source) + inset, place.top + target * place.pitch + inset, place.pitch - 2 * inset
         yield (
-            f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" rx="2" fill="none" stroke-width="2" '
+            f'<rect x="{px(x)}" y="{px(y)}" width="{px(side)}" height="{px(side)}" rx="2" fill="none" stroke-width="2" '
             f'pointer-events="none" {paint.ink("link")}/>'
         )
 
@@ -240,7 +229,7 @@ def _column_labels(place: Layout, paint: Paint) -> Iterator[str]:
             continue
         angle = place.tilt if side == "right" else -place.tilt
         across = LABEL * 0.35 if place.tilt == 90 else LABEL * 0.2
-        turn = f"translate({_n(x + (across if angle < 0 else -across))} {_n(y)}) rotate({angle})"
+        turn = f"translate({px(x + (across if angle < 0 else -across))} {px(y)}) rotate({angle})"
         yield _label(0, 0, label, place.source, i, side, paint, f'transform="{turn}"')
     yield "</g>"
 
@@ -257,7 +246,7 @@ def _captions(place: Layout, paint: Paint, names: tuple[str, str]) -> Iterator[s
     )
     x = place.left - 14 if place.mirrored else place.right + 14
     yield _arrow(paint, x, place.top + 1, x, place.top + 25)
-    turn = f'transform="translate({_n(x - 4)} {_n(place.top + 32)}) rotate(90)"'
+    turn = f'transform="translate({px(x - 4)} {px(place.top + 32)}) rotate(90)"'
     yield text_element(0, 0, names[1], "left", paint.ink("quiet"), f"{quiet} {turn}")
 
 
@@ -265,11 +254,11 @@ def _arrow(paint: Paint, x: Pixels, y: Pixels, to_x: Pixels, to_y: Pixels) -> st
     along_x, along_y = (to_x > x) - (to_x < x), (to_y > y) - (to_y < y)
     back_x, back_y = to_x - 6 * along_x, to_y - 6 * along_y
     points = [(to_x, to_y), (back_x - 3 * along_y, back_y + 3 * along_x), (back_x + 3 * along_y, back_y - 3 * along_x)]
-    head = " ".join(f"{_n(a)},{_n(b)}" for a, b in points)
+    head = " ".join(f"{px(a)},{px(b)}" for a, b in points)
     shaft_x, shaft_y = (min(x, back_x), y - 0.6) if along_x else (x - 0.6, min(y, back_y))
     wide, high = (abs(back_x - x), 1.2) if along_x else (1.2, abs(back_y - y))
     return (
-        f'<rect x="{_n(shaft_x)}" y="{_n(shaft_y)}" width="{_n(wide)}" height="{_n(high)}" {paint.ink("quiet")}/>'
+        f'<rect x="{px(shaft_x)}" y="{px(shaft_y)}" width="{px(wide)}" height="{px(high)}" {paint.ink("quiet")}/>'
         f'<polygon points="{head}" {paint.ink("quiet")}/>'
     )
 
@@ -282,9 +271,9 @@ def _legend(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
     for i in range(pieces):
         begin, end = x + place.legend * i // pieces, x + place.legend * (i + 1) // pieces
         step = STEPS * i // (pieces - 1)
-        yield f'<rect x="{_n(begin)}" y="{_n(y)}" width="{_n(end - begin)}" height="10" {paint.level(step)}/>'
+        yield f'<rect x="{px(begin)}" y="{px(y)}" width="{px(end - begin)}" height="10" {paint.level(step)}/>'
     yield "</g>"
-    yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(place.legend)}" height="10" fill="none" {paint.ink("grid")}/>'
+    yield f'<rect x="{px(x)}" y="{px(y)}" width="{px(place.legend)}" height="10" fill="none" {paint.ink("grid")}/>'
     for at, says in shading.ticks:
         side = "left" if at == 0 else "right" if at == 1 else "centre"
         yield text_element(x + at * place.legend, y + 24, says, side, paint.ink("quiet"), f'font-size="{CAPTION}"')
@@ -297,10 +286,10 @@ def _keys(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
         if level == HIDDEN:
             yield from _hatching(paint, x, y, KEY, KEY, 4)
         else:
-            yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{KEY}" height="{KEY}" {paint.level(level)}/>'
+            yield f'<rect x="{px(x)}" y="{px(y)}" width="{KEY}" height="{KEY}" {paint.level(level)}/>'
         if level == NAN:
             yield _cross(paint, x, y, KEY)
-        yield f'<rect x="{_n(x)}" y="{_n(y)}" width="{KEY}" height="{KEY}" fill="none" {paint.ink("grid")}/>'
+        yield f'<rect x="{px(x)}" y="{px(y)}" width="{KEY}" height="{KEY}" fill="none" {paint.ink("grid")}/>'
         yield text_element(x + KEY + 6, y + 10, words, "left", paint.ink("quiet"), f'font-size="{CAPTION}"')
         x += KEY + 6 + width(words) * CAPTION + SPACE
 
@@ -316,23 +305,3 @@ def _foot(place: Layout, wide: Pixels = 0) -> Pixels:
 def _label(x: Pixels, y: Pixels, label: str, axis: Axis, i: int, side: str, paint: Paint, more: str = "") -> str:
     hint = axis.labels[i] if label != axis.labels[i] else ""
     return text_element(x, y, label, side, paint.ink("text"), more, axis.reading, hint)
-
-
-def text_element(
-    x: Pixels, y: Pixels, text: str, side: str, ink: str, more: str = "", default: Direction = "ltr", hint: str = ""
-) -> str:
-    """Text with its visual left, right or centre at `x`. In right-to-left text, the anchor "start" is the right end."""
-    direction = first_strong(text, default)
-    anchors = {"left": "start", "right": "end", "centre": "middle"}
-    anchor = anchors[side if side == "centre" or direction == "ltr" else "left" if side == "right" else "right"]
-    bidi = ' direction="rtl" unicode-bidi="embed"' if direction == "rtl" else ""
-    says = f"<title>{escape(hint)}</title>" if hint else ""
-    return (
-        f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}"{bidi} {ink}{" " if more else ""}{more}>'
-        f"{says}{escape(text)}</text>"
-    )
-
-
-def _n(value: Pixels) -> str:
-    """A coordinate in tenths of a pixel, without `.0` and negative zero."""
-    return f"{round(value, 1) + 0.0:g}" if abs(value) < 1e5 else f"{value:.0f}"

@@ -6,10 +6,10 @@ from html import escape
 from textwrap import wrap
 
 from foveate.inspect.caption import cell_width, first_strong, fit, printable
+from foveate.inspect.figure.element import FONTS
 from foveate.inspect.figure.letter import width
 from foveate.inspect.figure.scale import INKS
 from foveate.inspect.figure.svg_layout import Pixels
-from foveate.inspect.figure.vector import FONTS
 from foveate.inspect.step.formula import Letters, boxed
 from foveate.inspect.step.table import Shown, Table, tint
 

@@ -18,9 +18,8 @@ from foveate.data.text import require_lasting
 from foveate.data.tokeniser import BOS, EOS
 from foveate.errors import DataError, UsageError
 from foveate.inspect import terminal
-from foveate.inspect.alignment import Alignment, readable
+from foveate.inspect.alignment import readable
 from foveate.inspect.caption import printable
-from foveate.inspect.flow import class_view
 from foveate.metrics import Score
 from foveate.models.vit_hugging_face import KINDS as VITS
 from foveate.nn.loss import cross_entropy
@@ -49,7 +48,6 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
-from foveate.tasks.side import Sight
 from foveate.voice import say, screen, shown
 
 FIRST = 100
@@ -58,14 +56,6 @@ ROWS = 64
 """Pictures or sequences of vectors in a batch."""
 MOST = 6
 """The largest number of pieces that are named with their weights, which are too small for a picture of a long text."""
-
-
-class PictureSight(Sight):
-    """The attention of a ViT in a picture: in the terminal, the view of its class tokens."""
-
-    def alignment(self, arguments: argparse.Namespace) -> Alignment | None:
-        chosen = arguments.site, arguments.layer, arguments.head
-        return None if any(one is not None for one in chosen) else class_view(self.trace)
 
 
 class ClassifySide(LabellingSide):
@@ -159,11 +149,6 @@ class ClassifySide(LabellingSide):
             print(shown("\t".join(shares) if arguments.probabilities else answer.label), flush=True)
             if arguments.look and answer.label:
                 _draw(classifier, thing)
-
-    def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
-        classifier = self.reader(arguments, text)
-        kind = Sight if isinstance(classifier, TextClassifier) else PictureSight
-        return kind(lambda: classifier.trace(self.thing(classifier, text)))
 
     def thing(self, model: RowClassifier, text: str) -> Any:
         """A text, or the first thing that a file holds."""
