@@ -1,6 +1,7 @@
 """ViT and DeiT of Hugging Face in commands: from the file of a picture to the probabilities of their library."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,14 @@ from transformers.models.deit.image_processing_pil_deit import DeiTImageProcesso
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 from foveate.cli import main
-from foveate.data.picture_processor import PROCESSOR
+from foveate.data.image import ImageRows
+from foveate.data.label import Labels
+from foveate.data.picture_processor import PROCESSOR, ProcessedPictures
 from foveate.errors import DataError, UsageError
 from foveate.inspect import read_trace
+from foveate.models import ClassifierConfig, ViTConfig
+from foveate.models.vit_hugging_face import write_vit
+from foveate.nn import FirstPoolingConfig
 from foveate.tasks.classify.use import RowClassifier, TextClassifier
 
 NAMES = {0: "ant", 1: "bee", 2: "cat"}
@@ -88,6 +94,61 @@ def test_a_file_has_the_probabilities_of_their_library(kind: str, silent: bool, 
     assert torch.stack(expected).std(0).max() > 0.01
     for answer, shares in zip(answers, expected, strict=True):
         assert [answer.probabilities[name] for name in NAMES.values()] == pytest.approx(shares.tolist(), abs=1e-5)
+
+
+def trained(rows: ImageRows) -> RowClassifier:
+    """A classifier that tells pictures apart."""
+    torch.manual_seed(0)
+    encoder = ViTConfig(block=replace(ViTConfig().block, model_dim=24, num_heads=3, feedforward_dim=36), num_layers=1)
+    model = ClassifierConfig(encoder=encoder, pooling=FirstPoolingConfig()).build(rows.input, len(NAMES)).eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    return RowClassifier(model, rows, Labels(list(NAMES.values())))
+
+
+PREPARED = {
+    "colour": ImageRows(patch=4, colour=True, grid=(2, 3), fit="stretch", mean=(0.4, 0.5, 0.6), deviation=(0.2,)),
+    "grey": ImageRows(patch=4, colour=False, grid=(2, 3), fit="stretch", mean=(0.3,), deviation=(0.4,)),
+    "cut": ProcessedPictures(
+        patch=4, colour=True, grid=(2, 3), fit="stretch", scaled_size=(11, 15), resampling=3, factor=1 / 200
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PREPARED)
+@torch.no_grad()
+def test_a_folder_of_ours_prepares_pictures_there_as_here(kind: str, tmp_path: Path) -> None:
+    rows, folder = PREPARED[kind], tmp_path / "ours"
+    ours = trained(rows)
+    write_vit(ours.model, folder, labels=ours.labels.names, rows=ours.rows)
+    model = transformers.AutoModelForImageClassification.from_pretrained(folder).eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=False)
+    paths = pictures(tmp_path / "pictures", grey=kind == "grey")
+    scaled_alike = paths if kind == "cut" else paths[:1]  # the first has the model's size
+    read = RowClassifier.load(folder)
+    for path in paths:
+        theirs = processor(PIL.Image.open(path), return_tensors="pt")
+        pixels = rows.input.picture(torch.from_numpy(rows.row(path).values))
+        step = max(rows.levels.step)
+        torch.testing.assert_close(
+            theirs["pixel_values"][0], pixels, rtol=0, atol=1e-5 if path in scaled_alike else step + 1e-5
+        )
+    expected = [model(**processor(PIL.Image.open(path), return_tensors="pt")).logits.softmax(-1)[0] for path in paths]
+    assert torch.stack(expected).std(0).max() > 0.003
+    for path, answer, shares in zip(paths, read.classify(paths), expected, strict=True):
+        assert [answer.probabilities[name] for name in NAMES.values()] == pytest.approx(shares.tolist(), abs=1e-5)
+        if path in scaled_alike:
+            here = ours.classify([path])[0].probabilities
+            assert answer.probabilities == pytest.approx(here, abs=1e-5)
+
+
+def test_rows_that_their_processor_cannot_follow_are_refused(tmp_path: Path) -> None:
+    ours = trained(PREPARED["colour"])
+    with pytest.raises(ValueError, match='fit="crop", and ViTImageProcessor stretches'):
+        write_vit(ours.model, tmp_path / "out", rows=replace(PREPARED["colour"], fit="crop"))
+    with pytest.raises(ValueError, match=r"The model reads .*but the rows are"):
+        write_vit(ours.model, tmp_path / "out", rows=PREPARED["grey"])
+    assert not (tmp_path / "out").exists()
 
 
 def test_commands_read_a_folder_of_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,12 +12,13 @@ from jaxtyping import UInt8
 from foveate.data.image import ImageRows
 from foveate.data.level import Levels
 from foveate.data.picture import INSTALL, Picture
+from foveate.data.reader import RowMaker
 from foveate.errors import DataError, SetupError
 from foveate.nn.embed import Patches
 from foveate.storage.manifest import read_json
 
 PROCESSOR = "preprocessor_config.json"
-FILTERS = range(6)
+FILTERS, BILINEAR = range(6), 2
 """Pillow's numbers: 0 nearest, 1 Lanczos, 2 bilinear, 3 bicubic, 4 box, 5 Hamming."""
 KNOWN = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb")
 PROCESSORS = tuple(
@@ -43,7 +44,7 @@ class ProcessedPictures(ImageRows):
     kind: ClassVar[str] = "processed_image"
     scaled_size: tuple[int, int]
     """Rows and columns before the cut."""
-    resampling: int = 2
+    resampling: int = BILINEAR
     factor: float = 1 / 255
 
     def __post_init__(self) -> None:
@@ -88,6 +89,44 @@ def read_processor(folder: Path | str, patches: Patches) -> ProcessedPictures:
         return _rows(settings, patches)
     except (ValueError, TypeError, OverflowError) as error:
         raise DataError(f"{path}: {error}. Take {PROCESSOR} from the folder of this model.") from None
+
+
+def processor_of(rows: RowMaker) -> dict[str, Any]:
+    """The `preprocessor_config.json` that prepares pictures as `rows` do.
+
+    Pictures of the model's size, and those that rows of a Hugging Face folder scale, become the same numbers; other
+    pictures differ by one level of 255 at most, as our filter differs from Pillow's. Pictures for a model of one colour
+    have to be grey already: Hugging Face's processors do not convert them.
+
+    Raises ValueError for rows of other things, and for rows that cut pictures of another shape or give them black bars.
+    """
+    if not isinstance(rows, ImageRows):
+        raise ValueError(f"a processor prepares pictures, and these are {type(rows).__name__}")
+    if rows.fit != "stretch":
+        raise ValueError(
+            f'the rows have fit="{rows.fit}", and ViTImageProcessor stretches pictures of another shape. If all '
+            'pictures have the same shape, pass dataclasses.replace(rows, fit="stretch")'
+        )
+    given = rows if isinstance(rows, ProcessedPictures) else None
+    scaled = rows.size if given is None else given.scaled_size
+    cut = {"do_center_crop": True, "crop_size": _sides(rows.size)} if scaled != rows.size else {"do_center_crop": False}
+    return {
+        "image_processor_type": f"{DEIT if scaled != rows.size else 'ViT'}ImageProcessor",
+        "do_resize": True,
+        "size": _sides(scaled),
+        "resample": BILINEAR if given is None else given.resampling,
+        **cut,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255 if given is None else given.factor,
+        "do_normalize": True,
+        "image_mean": np.broadcast_to(rows.mean, rows.channels).tolist(),
+        "image_std": np.broadcast_to(rows.deviation, rows.channels).tolist(),
+        "do_convert_rgb": rows.colour,
+    }
+
+
+def _sides(size: tuple[int, int]) -> dict[str, int]:
+    return {"height": size[0], "width": size[1]}
 
 
 def _rows(settings: dict[str, Any], patches: Patches) -> ProcessedPictures:

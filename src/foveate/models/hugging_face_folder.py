@@ -62,12 +62,19 @@ def _parts(index: Path) -> list[str]:
     return names
 
 
-def write_folder(folder: Path | str, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write a new folder, completely or not at all. Raises UsageError if the path exists."""
+def write_folder(
+    folder: Path | str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], **others: Mapping[str, Any]
+) -> None:
+    """Write a new folder, completely or not at all; `others` are further files of JSON, by their names without ending.
+
+    Raises UsageError if the path exists.
+    """
     if Path(folder).exists():
         raise UsageError(f"{folder} already exists and would be overwritten. Name a new folder.")
     with draft_folder(Path(folder)) as draft:
-        (draft / CONFIG).write_text(json.dumps(dict(config), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        for name, settings in {Path(CONFIG).stem: config, **others}.items():
+            written = json.dumps(dict(settings), indent=2, sort_keys=True) + "\n"
+            (draft / f"{name}.json").write_text(written, encoding="utf-8")
         write_tensors(draft / WEIGHTS, tensors, {"format": "pt"})
 
 

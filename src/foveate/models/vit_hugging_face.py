@@ -7,6 +7,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from foveate.data.picture_processor import processor_of
+from foveate.data.reader import RowMaker
 from foveate.errors import DataError
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.models.hugging_face_folder import (
@@ -67,15 +69,25 @@ def read_vit_encoder(folder: Path | str) -> ViT:
     return encoder_of(*read_folder(folder))
 
 
-def write_vit(model: Classifier, folder: Path | str, *, labels: Sequence[str] = ()) -> None:
+def write_vit(
+    model: Classifier, folder: Path | str, *, labels: Sequence[str] = (), rows: RowMaker | None = None
+) -> None:
     """Write a folder for Hugging Face's ViTForImageClassification, or for those of DeiT if there is a distillation
     token. Raises ValueError for a model of another architecture.
 
-    A model does not know how its pictures were prepared, so the folder has no `preprocessor_config.json`. Write it with
-    `ViTImageProcessor(size=…, image_mean=…, image_std=…).save_pretrained(folder)` of Hugging Face; `foveate classify`
-    needs it, too.
+    `rows` prepares the model's pictures, such as the `rows` of a `RowClassifier`: they become
+    `preprocessor_config.json`, which Hugging Face's AutoImageProcessor and `foveate classify` read. See `processor_of`
+    for what it cannot say, which is a ValueError. Without `rows` this file is not written, because a model does not
+    know how its pictures were prepared.
     """
-    write_folder(folder, *to_vit(model, labels=labels))
+    config, tensors = to_vit(model, labels=labels)
+    if rows is None:
+        write_folder(folder, config, tensors)
+        return
+    processor, patches = processor_of(rows), cast(ViT, model.encoder).patches
+    if rows.input != patches:
+        raise ValueError(f"The model reads {patches}, but the rows are {rows.input}.")
+    write_folder(folder, config, tensors, preprocessor_config=processor)
 
 
 @described()
