@@ -176,10 +176,12 @@ ATTENTION = {
     "hard, after soft": "hard",
     "Transformer decoder, 2 layers of 4 heads": "transformer",
 }
+FORMER = "data.max_tokens=1280, train.learning_rate=2e-3, train.schedule.warmup=100"
+SMALL = f"scenes, 240 s, {FORMER}"
 CAPTIONS = (
     Table(
         "| attention | BLEU |",
-        "scenes, 240 s",
+        SMALL,
         [
             *(Column("BLEU"), Column("CIDEr-D", partial(spread, places=2))),
             *map(Column, ("nouns right", "nouns right, drawn", "pointing", "mass")),
@@ -189,9 +191,28 @@ CAPTIONS = (
     ),
     Table(
         "| of the wrong nouns, percent |",
-        "scenes, 240 s",
+        SMALL,
         [Column("misread"), Column("misplaced"), SEEDS],
         {title: row for title, row in ATTENTION.items() if row != "mean"},
+    ),
+    Table(
+        "| 60 seconds, soft |",
+        "scenes, 60 s",
+        [*map(Column, ("nouns right", "pointing", "mass")), STEPS],
+        {
+            "batches of 17 pictures, learning rate 0.002": f"soft, {FORMER}",
+            "34, 0.003": "soft, train.learning_rate=3e-3, train.schedule.warmup=100",
+            "**34, 0.0015, and a warm-up of 300 steps in place of 100**": "soft",
+            "17, 0.002, a grid of 8 × 8 places that see 22 pixels each": (
+                f"soft, {FORMER}, model.encoder.channels=[16, 32, 64]"
+            ),
+        },
+    ),
+    Table(
+        "| 300 seconds, larger batches |",
+        "scenes, 300 s",
+        [*map(Column, ("nouns right", "nouns right, drawn", "pointing", "mass", "misread")), STEPS, TIME, SEEDS],
+        {title: row for title, row in ATTENTION.items() if row in ("soft", "hard")},
     ),
 )
 PICTURES = (
