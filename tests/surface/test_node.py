@@ -1,7 +1,12 @@
 """From tables of edges and nodes to the classes of nodes, the weights of edges, and refusals in words."""
 
 import json
+import os
 import runpy
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -130,18 +135,41 @@ def test_training_on_permuted_nodes_gives_permuted_answers() -> None:
     assert float((answers[0][0] - answers[0][1]).abs().max()) > 1e-2
 
 
-@pytest.mark.parametrize("sampled", [False, True])
-def test_a_resumed_run_ends_with_the_same_bits(
-    data: tuple[Path, Path], foveate: Any, tmp_path: Path, sampled: bool
-) -> None:
-    sampling = ("--set", "data.sampling.fan_out=[2,2]", "--set", "data.sampling.batch_size=7") if sampled else ()
-    start = ("train", "node", "--edges", data[0], "--nodes", data[1], *BRIEF, *sampling, "--set", "train.save_every=3")
+def test_a_resumed_run_ends_with_the_same_bits(data: tuple[Path, Path], foveate: Any, tmp_path: Path) -> None:
+    start = ("train", "node", "--edges", data[0], "--nodes", data[1], *BRIEF, "--set", "train.save_every=3")
     for name, steps in (("whole", 12), ("parts", 7)):
         assert foveate(*start, "--out", tmp_path / name, "--set", f"train.steps={steps}").code == 0
     said = foveate("resume", tmp_path / "parts", "--set", "train.steps=12", "--no-tune", "--threads", "1")
     assert said.code == 0, said.err
-    weights = [tmp_path / name / "checkpoints" / "step-00000012" / "model.safetensors" for name in ("whole", "parts")]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    require_same_bits(tmp_path / "whole", tmp_path / "parts", 12)
+
+
+def test_a_killed_run_on_samples_goes_on_to_the_same_bits(
+    data: tuple[Path, Path], foveate: Any, tmp_path: Path
+) -> None:
+    sampling = ("--set", "data.sampling.fan_out=[2,2]", "--set", "data.sampling.batch_size=7")
+    start = ("train", "node", "--edges", data[0], "--nodes", data[1], *BRIEF, *sampling, "--set", "train.save_every=3")
+    words = [*start, "--out", tmp_path / "killed", "--set", "train.steps=100000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "foveate", *map(str, words)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        stderr=subprocess.DEVNULL,
+    )
+    checkpoints, until = tmp_path / "killed" / "checkpoints", time.monotonic() + 120
+    while not (checkpoints / "step-00000003").exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    steps = int(max(path.name for path in checkpoints.glob("step-*")).removeprefix("step-")) + 5
+    assert foveate(*start, "--out", tmp_path / "whole", "--set", f"train.steps={steps}").code == 0
+    said = foveate("resume", tmp_path / "killed", "--set", f"train.steps={steps}", "--no-tune", "--threads", "1")
+    assert said.code == 0, said.err
+    require_same_bits(tmp_path / "whole", tmp_path / "killed", steps)
+
+
+def require_same_bits(one: Path, other: Path, step: int) -> None:
+    files = [run / "checkpoints" / f"step-{step:08}" / "model.safetensors" for run in (one, other)]
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_the_trace_of_a_node_has_the_weights_of_its_edges_in_the_whole_graph(
