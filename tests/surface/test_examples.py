@@ -87,9 +87,8 @@ def test_the_demo_goes_on_after_an_interruption_and_leaves_a_finished_training_a
         assert weights.read_bytes() == before
 
 
-@pytest.mark.parametrize(("source", "target"), [("persian", "english"), ("russian", "english")])
-def test_verses_are_translated_and_drawn(example: Callable[..., Any], tmp_path: Path, source: str, target: str) -> None:
-    assert example("verses", "--source", source, "--target", target, "--out", "out") == 0
+def test_verses_are_translated_and_drawn(example: Callable[..., Any], tmp_path: Path) -> None:
+    assert example("verses", "--source", "persian", "--target", "english", "--out", "out") == 0
     assert (tmp_path / "out/alignment-1.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
