@@ -12,6 +12,8 @@ class answer(nodes.General, nodes.Element):  # noqa: N801
 
 
 def _fold(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    if app.builder.format != "html":  # translators need the title
+        return
     for admonition in list(doctree.findall(nodes.admonition)):
         if "dropdown" in admonition["classes"]:
             title, *body = admonition.children

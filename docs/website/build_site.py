@@ -8,6 +8,7 @@ host, or a translation that is behind its lesson ends it with an error.
 """
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ from staging import LANGUAGES, LOCALE, ROOT, stage  # noqa: E402
 from translation import behind, renew  # noqa: E402
 
 WORK = ROOT / "build/docs"
-SOURCE, SITE, TEMPLATES = WORK / "source", WORK / "site", WORK / "gettext"
+SOURCE, SITE, TEMPLATES, CELLS = WORK / "source", WORK / "site", WORK / "gettext", WORK / "cells"
 FIRST_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Foveate</title>
 <script>
 const known = { fa: "fa", ru: "ru", zh: "zh_CN" };
@@ -40,23 +41,23 @@ location.replace(`${known[first] ?? "en"}/index.html`);
 def sphinx(builder: str, language: str, out: Path, *options: str) -> None:
     """Run Sphinx for one language. Warnings are errors."""
     trees = WORK / "doctrees" / f"{builder}-{language}"
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-q",
-        "-W",
-        "--keep-going",
-        "-b",
-        builder,
-        "-d",
-        str(trees),
-        "-c",
-        str(HERE),
-    ]
+    command = [sys.executable, *f"-m sphinx -q -W --keep-going -b {builder}".split(), "-d", str(trees), "-c", str(HERE)]
     command += ["-D", f"language={language}", *options, str(SOURCE), str(out)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     subprocess.run(command, check=True, env=environment)
+
+
+def forget_cells() -> None:
+    """Remove the results of cells that another version of the package computed."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "src/foveate").rglob("*.*")):
+        if path.is_file() and path.suffix != ".pyc":
+            digest.update(path.read_bytes())
+    version = WORK / "cells.sha256"
+    if not version.exists() or version.read_text() != digest.hexdigest():
+        shutil.rmtree(CELLS, ignore_errors=True)
+    WORK.mkdir(parents=True, exist_ok=True)
+    version.write_text(digest.hexdigest())
 
 
 def main() -> int:
@@ -64,8 +65,9 @@ def main() -> int:
     parser.add_argument("--translations", action="store_true", help="renew docs/locale from the lessons")
     arguments = parser.parse_args()
     begin = time.monotonic()
-    for folder in (SOURCE, SITE, TEMPLATES, WORK / "doctrees", WORK / "locale"):  # the results of cells stay
+    for folder in (SOURCE, SITE, TEMPLATES, WORK / "doctrees", WORK / "locale"):
         shutil.rmtree(folder, ignore_errors=True)
+    forget_cells()
     stage(SOURCE)
     reference.write(SOURCE / "reference")
     sphinx("gettext", "en", TEMPLATES, "-t", "lessons", "-D", "nb_execution_mode=off")
@@ -75,9 +77,8 @@ def main() -> int:
     for language in LANGUAGES:
         print(f"== {LANGUAGES[language]}, {time.monotonic() - begin:.0f} s", flush=True)
         if language != "en":
-            shutil.copytree(
-                LOCALE / language, WORK / "locale" / language
-            )  # Sphinx writes beside the files that it reads
+            # Sphinx writes beside the files that it reads.
+            shutil.copytree(LOCALE / language, WORK / "locale" / language)
         sphinx("html", language, SITE / language, *(() if language == "en" else ("-t", "lessons")))
     shutil.rmtree(SITE / "jupyter_execute")
     notebook.write(SITE)

@@ -101,7 +101,7 @@ for (const [language, query] of QUERIES) {
   test(`search in ${language} finds ${query}`, async ({ page }) => {
     const wrong = await open(page, `${language}/search.html?q=${encodeURIComponent(query)}`);
     await expect(page.locator("#search-results a").first()).toBeVisible();
-    await expect(page.locator("#search-results mark").first()).toBeVisible();
+    await expect(page.locator("#search-results")).toContainText(new RegExp(query.split(" ")[0]!, "i"));
     expect(wrong()).toEqual([]);
   });
 }
