@@ -93,6 +93,30 @@ def test_the_order_of_nodes_and_other_graphs_do_not_matter(config: GraphPredicto
     close(answers(module, config.place, other, graph, other)[1:2], alone)
 
 
+@settings(max_examples=4, deadline=None)
+@given(kinds=st.tuples(GRAPHS, GRAPHS), seed=st.integers(0, 99))
+def test_features_of_a_graph_change_its_answer_and_no_other(kinds: Any, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    (one, other), config = map(drawn, kinds), CONFIGS[0]
+    torch.manual_seed(0)
+    module = config.build(WIDTH, 2, edge_dim=EDGE_WIDTH, graph_dim=3).eval()
+    features = generator.normal(size=(3, 3)).astype(np.float32)
+
+    def batch(*pairs: tuple[Graph, np.ndarray]) -> WholeGraphBatch:
+        return WholeGraphBatch.of_placed([PlacedGraph(graph, config.place, row) for graph, row in pairs])
+
+    before = module(batch((one, features[0]), (other, features[1]))).detach()
+    after = module(batch((one, features[0]), (other, features[2]))).detach()
+    order = generator.permutation(len(one))
+    close(module(batch((one.permuted(order), features[0]))).detach(), before[:1])
+    close(after[0], before[0])
+    assert (after[1] - before[1]).abs().max() > 1e-4
+    module(batch((one, features[0]), (other, features[1]))).square().sum().backward()
+    assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in module.graph.parameters())
+    with pytest.raises(ValueError, match="reads features of whole graphs"):
+        answers(module, config.place, one)
+
+
 @settings(max_examples=8, deadline=None)
 @given(kinds=st.lists(GRAPHS, min_size=1, max_size=3))
 def test_weights_of_the_read_out_sum_to_one_over_the_nodes_of_each_graph(kinds: Any) -> None:
@@ -205,7 +229,8 @@ def test_a_batch_moves_to_a_device_with_all_its_parts() -> None:
         )
         for count in (2, 3)
     ]
-    batch = WholeGraphBatch.of_placed([PlacedGraph(graph, RandomWalkConfig(steps=2)) for graph in graphs]).to("meta")
+    placed = [PlacedGraph(graph, RandomWalkConfig(steps=2), np.ones(3, np.float32)) for graph in graphs]
+    batch = WholeGraphBatch.of_placed(placed).to("meta")
     parts = {field.name: getattr(batch, field.name) for field in fields(batch)}
     assert {name: part.device.type for name, part in parts.items() if part is not None} == {
         name: "meta" for name in parts if name != "degrees"

@@ -1,12 +1,14 @@
 """Molecules by commands: trained, resumed to the same bits, predicted, scored, looked at; refusals name their lines."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from foveate.data.molecule import Molecule
 from foveate.data.molecule_store import read_molecules
 from foveate.tasks.molecule.use import MoleculePredictor
 
@@ -85,6 +87,28 @@ def test_a_resumed_run_ends_with_the_same_bits(foveate: Any, folder: Path) -> No
     assert said.code == 0, said.err
     weights = [(folder / name / "model.safetensors").read_bytes() for name in ("whole", "half")]
     assert weights[0] == weights[1]
+
+
+def test_descriptors_are_kept_with_the_run_and_matter_in_training_and_in_use(
+    foveate: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ('data.targets=["solubility"]', "data.descriptors=true", "train.steps=10", "train.validate_every=5")
+    assert train(foveate, folder, "described", *settings, "train.save_every=5").code == 0
+    assert train(foveate, folder, "stopped", *settings, "train.save_every=5", "train.max_minutes=0.000001").code == 0
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "rdkit", None)  # what the molecules are is stored
+        said = foveate("resume", folder / "stopped", "--set", "train.max_minutes=none", "--no-tune", "--threads", "1")
+        assert "step-00000010" in {path.name for path in (folder / "stopped" / "checkpoints").iterdir()}, said.err
+    weights = [(folder / name / "model.safetensors").read_bytes() for name in ("described", "stopped")]
+    assert weights[0] == weights[1]
+    predictor = MoleculePredictor.load(folder / "described")
+    test = read_molecules(folder / "described" / "data" / "test.npz")
+    computed = [predictor.molecule(one.smiles) for one in test.molecules]
+    assert np.array_equal(predictor.values(computed), predictor.values(test.molecules))
+    others = [Molecule(one.smiles, one.graph, -one.descriptors) for one in test.molecules]
+    assert (predictor.values(others) != predictor.values(test.molecules)).all()
+    plan = foveate("plan", "molecule", "--no-tune", "--length", "9", *words(*SMALL, "data.descriptors=true"))
+    assert f"{len(predictor.ranks.names)} descriptors" in plan.out, plan.err
 
 
 def test_classes_are_predicted_with_unknown_values_left_out(foveate: Any, folder: Path) -> None:

@@ -1,11 +1,12 @@
 """Molecules as graphs: SMILES by RDKit, with features of atoms and of bonds."""
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
 from foveate.data.graph import Graph
 from foveate.data.text import short
@@ -28,6 +29,8 @@ class Molecule(NamedTuple):
     """Canonical SMILES by RDKit: two molecules are the same if and only if these are the same."""
     graph: Graph
     """Nodes are named by their elements and charges."""
+    descriptors: Float32[np.ndarray, " descriptors"] | None = None
+    """Numbers about the whole molecule, for models that read them: see `with_descriptors`."""
 
     def __len__(self) -> int:
         """The number of atoms, hydrogens not counted."""
@@ -50,11 +53,11 @@ def read_molecule(smiles: str) -> Molecule:
     Raises DataError for text after a space, and with RDKit's reason for SMILES that are not valid; SetupError without
     RDKit.
     """
-    chemistry = _chemistry()
-    written = _parsed(chemistry, smiles)
-    canonical = chemistry.MolToSmiles(written)
+    toolkit = chemistry()
+    written = _parsed(toolkit, smiles)
+    canonical = toolkit.MolToSmiles(written)
     order = list(written.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
-    molecule = chemistry.RenumberAtoms(written, order)
+    molecule = toolkit.RenumberAtoms(written, order)
     rings = molecule.GetRingInfo()
     atoms = [_atom_features(atom, rings) for atom in molecule.GetAtoms()]
     bonds = list(molecule.GetBonds())
@@ -75,10 +78,10 @@ def scaffold(smiles: str) -> str:
     >>> scaffold("CCc1ccccc1O"), scaffold("CCO")
     ('c1ccccc1', '')
     """
-    chemistry = _chemistry()
+    toolkit = chemistry()
     from rdkit.Chem.Scaffolds import MurckoScaffold
 
-    molecule = _parsed(chemistry, smiles)
+    molecule = _parsed(toolkit, smiles)
     return str(MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False))
 
 
@@ -86,10 +89,10 @@ def drawing_places(smiles: str) -> Float[np.ndarray, "atoms 2"]:
     """Places of atoms for a drawing: RDKit's, in the order of the SMILES, in lengths of about 1.5 for a bond, the
     second axis upwards.
     """
-    chemistry = _chemistry()
+    toolkit = chemistry()
     from rdkit.Chem import rdDepictor
 
-    molecule = _parsed(chemistry, smiles)
+    molecule = _parsed(toolkit, smiles)
     rdDepictor.Compute2DCoords(molecule)
     places: Float[np.ndarray, "atoms 2"] = np.array(molecule.GetConformer().GetPositions()[:, :2], np.float32)
     return places
@@ -113,17 +116,18 @@ def atom_note(features: Float[np.ndarray, " atom_width"]) -> str:
     return ", ".join(parts)
 
 
-def _chemistry() -> Any:
+def chemistry() -> Any:
+    """RDKit's module Chem. Raises SetupError without RDKit."""
     try:
         from rdkit import Chem
     except ImportError:
         raise SetupError(
-            "Reading SMILES needs the package rdkit. Install it with: pip install 'foveate[molecule]'"
+            "Reading molecules needs the package rdkit. Install it with: pip install 'foveate[molecule]'"
         ) from None
     return Chem
 
 
-def _parsed(chemistry: Any, smiles: str) -> Any:
+def _parsed(toolkit: Any, smiles: str) -> Any:
     from rdkit import rdBase
 
     smiles, *rest = smiles.split(maxsplit=1) or [""]
@@ -135,9 +139,10 @@ def _parsed(chemistry: Any, smiles: str) -> Any:
             "it; lines of a .smi file may have a name there."
         )
     with rdBase.BlockLogs():
-        molecule = chemistry.MolFromSmiles(smiles)
+        molecule = toolkit.MolFromSmiles(smiles)
     if molecule is None:
-        raise DataError(f"{smiles!r} are not valid SMILES: {_reason(chemistry, smiles)} {REMEDY}")
+        reason = reason_of_rdkit(partial(toolkit.MolFromSmiles, smiles))
+        raise DataError(f"{smiles!r} are not valid SMILES: {reason} {REMEDY}")
     if not molecule.GetNumAtoms():
         raise DataError(f"{smiles!r} describe a molecule without atoms. {REMEDY}")
     return molecule
@@ -152,8 +157,8 @@ class _Messages(logging.Handler):
         self.texts.append(record.getMessage())
 
 
-def _reason(chemistry: Any, smiles: str) -> str:
-    """RDKit's reason for refusing SMILES, which stands only in its log."""
+def reason_of_rdkit(parse: Callable[[], Any]) -> str:
+    """RDKit's reason for refusing a molecule, which stands only in its log: this parses it again."""
     from rdkit import rdBase
 
     logger, messages = logging.getLogger("rdkit"), _Messages()
@@ -161,7 +166,7 @@ def _reason(chemistry: Any, smiles: str) -> str:
     propagates, logger.propagate = logger.propagate, False
     rdBase.LogToPythonLogger()
     try:
-        chemistry.MolFromSmiles(smiles)
+        parse()
     finally:
         rdBase.LogToCppStreams()
         logger.handlers, logger.propagate = handlers, propagates

@@ -16,6 +16,7 @@ from foveate.storage.draft import write_file
 
 FORMAT = "foveate molecules 1"
 REMEDY = "Restore it, or train again."
+DESCRIPTORS = "descriptors"
 NAMES = ("format", "text", "atoms", "bonds", "atom_features", "edges", "bond_features", "targets", "values", "lines")
 
 
@@ -23,7 +24,7 @@ def write_molecules(table: MoleculeTable, path: Path) -> None:
     """Write molecules, completely or not at all."""
     graphs = [molecule.graph for molecule in table.molecules]
     text = "\n".join("\t".join((molecule.smiles, *molecule.graph.names)) for molecule in table.molecules)
-    arrays = {
+    arrays: dict[str, Any] = {
         "format": FORMAT,
         "text": np.frombuffer(text.encode(), np.uint8),
         "atoms": np.array([len(graph) for graph in graphs], np.int64),
@@ -35,6 +36,9 @@ def write_molecules(table: MoleculeTable, path: Path) -> None:
         "values": table.values,
         "lines": np.array(table.lines, np.int64),
     }
+    described = [one.descriptors for one in table.molecules if one.descriptors is not None]
+    if described:
+        arrays[DESCRIPTORS] = np.stack(described)
     content = io.BytesIO()
     plain: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
     np.savez_compressed(content, **plain)
@@ -43,11 +47,13 @@ def write_molecules(table: MoleculeTable, path: Path) -> None:
 
 def read_molecules(path: Path) -> MoleculeTable:
     """The molecules that `write_molecules` wrote. Raises DataError for a file that is missing or damaged."""
-    arrays, names = read_archive(str(path), lambda names: [name for name in NAMES if name in names], instead=REMEDY)
-    if set(names) != set(NAMES) or str(arrays["format"]) != FORMAT:
+    known = (*NAMES, DESCRIPTORS)
+    arrays, names = read_archive(str(path), lambda names: [name for name in known if name in names], instead=REMEDY)
+    if {*names, DESCRIPTORS} != set(known) or str(arrays["format"]) != FORMAT:
         raise DataError(f"{path} does not hold the molecules of a run. {REMEDY}")
     atoms, bonds = (np.cumsum([0, *arrays[name]]) for name in ("atoms", "bonds"))
     rows = arrays["text"].tobytes().decode().split("\n") if len(arrays["atoms"]) else []
+    described = list(arrays.get(DESCRIPTORS, [None] * len(rows)))
     molecules = [
         Molecule(
             row[0],
@@ -57,8 +63,11 @@ def read_molecules(path: Path) -> MoleculeTable:
                 edge_features=arrays["bond_features"][slice(*bond)].astype(np.float32),
                 names=tuple(row[1:]),
             ),
+            descriptors,
         )
-        for row, atom, bond in zip((row.split("\t") for row in rows), pairwise(atoms), pairwise(bonds), strict=True)
+        for row, atom, bond, descriptors in zip(
+            (row.split("\t") for row in rows), pairwise(atoms), pairwise(bonds), described, strict=True
+        )
     ]
     return MoleculeTable(molecules, tuple(map(str, arrays["targets"])), arrays["values"], arrays["lines"].tolist())
 

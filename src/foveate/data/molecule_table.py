@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from foveate.data.molecule import REMEDY, Molecule, read_molecule
+from foveate.data.structure_file import read_records
 from foveate.data.text import read_lines, short
 from foveate.errors import DataError
 from foveate.suggestion import did_you_mean, listing
@@ -20,7 +21,7 @@ SMILES = "smiles"
 PACKED = (".gz", ".xz")
 FORM = (
     "A table of molecules is a .csv or .tsv file whose first line names the columns; one column has SMILES, and others "
-    "have numbers."
+    "have numbers. Or it is an .sdf file, whose records have the numbers as named values."
 )
 
 
@@ -48,7 +49,8 @@ def read_molecule_table(path: Path | str, *, smiles: str | None = None, targets:
     """The molecules of a table and their targets. Empty cells of targets are unknown values.
 
     `smiles` names the column of SMILES, by default the one of this name; `targets` name the columns that are predicted,
-    by default the only other one.
+    by default the only other one. The molecules of an .sdf file are those that it draws, and its named values are the
+    columns; the line of a record is its first one.
 
     Raises DataError with file and line for SMILES that are not valid, cells that are not numbers, and a line with
     another number of cells; and for a table without these columns.
@@ -61,7 +63,7 @@ def read_molecule_table(path: Path | str, *, smiles: str | None = None, targets:
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise DataError(f"{path}:{line}: two columns have the name {short(twice)}. Rename one of them.")
-    place = _smiles_column(path, header, smiles)
+    place = 0 if _is_sdf(path) else _smiles_column(path, header, smiles)
     places = _target_columns(path, header, place, targets)
     molecules, values, lines = list[Molecule](), list[list[float]](), list[int]()
     for line, cells in rows[1:]:
@@ -100,13 +102,24 @@ def read_smiles(path: Path | str, *, smiles: str | None = None) -> list[WrittenM
             raise DataError(f"{path} is empty. {FORM}")
         place = _smiles_column(path, [name.strip() for name in rows[0][1]], smiles)
         return [WrittenMolecule(line, cells[place] if place < len(cells) else "") for line, cells in rows[1:]]
+    if _is_sdf(path):
+        return [WrittenMolecule(record.line, record.smiles, record.name) for record in read_records(path)]
     parts = [(line, text.split()) for line, text in enumerate(read_lines(path), start=1) if text.strip()]
     titled = bool(parts) and parts[0][1][0].lower() == SMILES
     return [WrittenMolecule(line, first, " ".join(name)) for line, (first, *name) in parts[titled:]]
 
 
+def _is_sdf(path: Path | str) -> bool:
+    return [suffix.lower() for suffix in Path(path).suffixes if suffix not in PACKED][-1:] == [".sdf"]
+
+
 def _rows(path: Path | str) -> list[tuple[int, list[str]]]:
-    """The cells of lines that are not empty, with the numbers of the lines."""
+    """The cells of lines that are not empty, with the numbers of the lines. Of records, the SMILES stand first."""
+    if _is_sdf(path):
+        records = list(read_records(path))
+        names = list(dict.fromkeys(name for record in records for name in record.values))
+        cells = [(one.line, [one.smiles, *(one.values.get(name, "") for name in names)]) for one in records]
+        return [(1, ["", *names]), *cells] if records else []
     lines = [f"{line}\n" for line in read_lines(path)]
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in PACKED]
     tabs = suffixes[-1:] == [".tsv"] or (suffixes[-1:] != [".csv"] and bool(lines) and "\t" in lines[0])

@@ -19,8 +19,14 @@ from foveate.nn.packing import Packing
 class PlacedGraph:
     """A graph with the distances of its nodes and their places, which are computed once."""
 
-    def __init__(self, graph: Graph, place: GraphPlaceConfig | None = None) -> None:
-        self.graph, self.place = graph, place
+    def __init__(
+        self,
+        graph: Graph,
+        place: GraphPlaceConfig | None = None,
+        features: Float[np.ndarray, " graph_dim"] | None = None,
+    ) -> None:
+        """`features` are numbers about the whole graph."""
+        self.graph, self.place, self.features = graph, place, features
 
     def __len__(self) -> int:
         return len(self.graph)
@@ -56,6 +62,7 @@ class WholeGraphBatch(GraphBatch):
     distances: Int[Tensor, "graphs longest longest"] | None = None
     """Edges on the way from node j to node i; 255 without a way, and between padding."""
     places: Float[Tensor, "nodes place_width"] | None = None
+    graph_features: Float[Tensor, "graphs graph_dim"] | None = None
 
     @classmethod
     def of_placed(
@@ -72,9 +79,12 @@ class WholeGraphBatch(GraphBatch):
             row[: len(one), : len(one)] = one.distances
         parts = [vectors for one in graphs if (vectors := one.varied(generator)) is not None]
         places = torch.from_numpy(np.concatenate(parts)) if parts else None
+        wholes = [one.features for one in graphs if one.features is not None]
         known: dict[str, Any] = {
             name: getattr(plain, name) for name in ("features", "edges", "graph", "edge_features", "labels")
         }
+        if wholes:
+            known["graph_features"] = torch.from_numpy(np.stack(wholes))
         return cls(**known, lengths=lengths, distances=away, places=places)
 
     @cached_property

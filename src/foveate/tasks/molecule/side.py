@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from foveate.data.descriptor import Ranks, described, descriptor_names
 from foveate.data.graph import Graph
 from foveate.data.molecule import ATOM_WIDTH, BOND_WIDTH, Molecule
 from foveate.data.molecule_store import read_molecules
@@ -44,7 +45,7 @@ TOGETHER = 256
 SAMPLES = 8
 Test = tuple[str, MoleculeTable]
 """The name of test data, and their molecules."""
-TABLES = (".csv", ".tsv", ".smi", ".txt", ".gz", ".xz")
+TABLES = (".csv", ".tsv", ".smi", ".sdf", ".txt", ".gz", ".xz")
 """Endings of inputs that are files."""
 
 
@@ -102,8 +103,11 @@ class MoleculeSide(Side):
         if length > config.data.max_atoms:
             raise UsageError(f"data.max_atoms is {config.data.max_atoms}. Raise it, or plan for fewer with --length.")
         count, outputs = max(config.data.max_tokens // length, 1), max(len(config.data.targets), 1)
+        names = descriptor_names() if config.data.descriptors else ()
+        ring = _ring(length, descriptors=len(names))
+        ranks = Ranks.of(names, described([ring], names)) if names else None
         table = MoleculeTable(
-            [_ring(length)] * count,
+            [ring] * count,
             tuple(map(str, range(outputs))),
             np.ones((count, outputs), np.float32),
             list(range(count)),
@@ -114,12 +118,15 @@ class MoleculeSide(Side):
             mean=(0.0,) * outputs,
             deviation=(1.0,) * outputs,
         )
-        task = MoleculeTask(config, targets, table, table, {})
+        task = MoleculeTask(config, targets, table, table, {}, ranks)
         batch = task.batch(0)
         return Probe(
             model=task.model,
             loss=lambda: task.loss(batch).total,
-            vocabulary=f"{ATOM_WIDTH} features of atoms, {BOND_WIDTH} of bonds, {counted(outputs, 'target')}",
+            vocabulary=(
+                f"{ATOM_WIDTH} features of atoms, {BOND_WIDTH} of bonds, "
+                f"{f'{len(names)} descriptors, ' if names else ''}{counted(outputs, 'target')}"
+            ),
             batch=f"{counted(count, 'molecule')} of {counted(length, 'atom')}",
             tokens=count * length,
             unit="atoms",
@@ -137,7 +144,7 @@ class MoleculeSide(Side):
         return MoleculePredictor.load(run, note=note)
 
     def in_use(self, task: MoleculeTask) -> MoleculePredictor:
-        return MoleculePredictor(task.model, task.targets, task.config)
+        return MoleculePredictor(task.model, task.targets, task.config, task.ranks)
 
     def use(self, arguments: argparse.Namespace) -> None:
         require_used(arguments, dict.fromkeys(("edges", "nodes", "probabilities"), "nodes"), (), "for molecules")
@@ -362,8 +369,8 @@ def _samples(table: MoleculeTable, predicted: np.ndarray) -> list[Sample]:
     return [(molecule.smiles, told(right), told(answer), None) for molecule, right, answer in rows]
 
 
-def _ring(atoms: int) -> Molecule:
-    """A ring of so many made-up atoms."""
+def _ring(atoms: int, *, descriptors: int = 0) -> Molecule:
+    """A ring of so many made-up atoms, with so many descriptors."""
     place = np.arange(atoms)
     pairs = {
         (min(i, j), max(i, j)) for i, j in zip(place.tolist(), ((place + 1) % atoms).tolist(), strict=True) if i != j
@@ -374,7 +381,7 @@ def _ring(atoms: int) -> Molecule:
         edge_features=np.ones((len(pairs), BOND_WIDTH), np.float32),
         names=("C",) * atoms,
     )
-    return Molecule("", graph)
+    return Molecule("", graph, np.zeros(descriptors, np.float32))
 
 
 SIDE = MoleculeSide()

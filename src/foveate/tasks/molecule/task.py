@@ -1,7 +1,7 @@
 """Molecule: properties of whole molecules, numbers or classes, by a model that looks at their atoms and bonds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, huber_loss
 
 from foveate.config import setting
 from foveate.data.batching import BatchPlan
+from foveate.data.descriptor import Ranks, described, descriptor_names, with_descriptors
 from foveate.data.graph_place import GraphPlaceConfig
 from foveate.data.molecule import ATOM_WIDTH, BOND_WIDTH, Molecule
 from foveate.data.molecule_split import SplitKind, repeated, split_molecules
@@ -39,6 +40,8 @@ from foveate.tasks.molecule.property_target import (
 from foveate.tasks.run_model import require_digests, require_seed, seeded, within_run
 
 PARTS = ("train", "valid", "test")
+DESCRIPTORS = "data/descriptors.npz"
+"""The file of a run with the ranks of descriptors."""
 TOGETHER = 64
 """Molecules of a batch without training."""
 VALIDATED = ("loss", "rmse", "mae", "roc_auc")
@@ -49,7 +52,7 @@ VALIDATED = ("loss", "rmse", "mae", "roc_auc")
 class MoleculeDataConfig:
     """The files of molecules, and the settings that make batches of them."""
 
-    data: str = setting("", "table of molecules, .csv or .tsv, whose first line names the columns")
+    data: str = setting("", "table of molecules, .csv or .tsv, whose first line names the columns; or .sdf")
     valid_data: str | None = setting(
         None, "validation molecules; none: molecules for validation and test are split off by data.split"
     )
@@ -62,6 +65,9 @@ class MoleculeDataConfig:
     test_share: float = setting(0.1, "share of the molecules for the test")
     max_atoms: int = setting(200, "atoms of the largest molecule; larger ones are left out and reported")
     max_tokens: int = setting(512, "atoms per batch, padding counted")
+    descriptors: bool = setting(
+        False, "whether RDKit's descriptors of the whole molecule stand beside what the read-out gives"
+    )
 
     def __post_init__(self) -> None:
         for name in ("max_atoms", "max_tokens"):
@@ -102,9 +108,13 @@ class MoleculeConfig:
         if self.huber is not None and not self.huber > 0:
             raise ValueError(f"huber must be more than 0, got {self.huber}")
 
-    def built(self, targets: "Targets") -> GraphPredictor:
-        """The configured model with its initial weights, a function of the seed."""
-        return seeded(lambda: self.model.build(ATOM_WIDTH, len(targets.names), edge_dim=BOND_WIDTH), self.seed)
+    def built(self, targets: "Targets", ranks: Ranks | None = None) -> GraphPredictor:
+        """The configured model with its initial weights, a function of the seed. It reads descriptors by `ranks`."""
+        graph_dim = 0 if ranks is None else len(ranks.names)
+        return seeded(
+            lambda: self.model.build(ATOM_WIDTH, len(targets.names), edge_dim=BOND_WIDTH, graph_dim=graph_dim),
+            self.seed,
+        )
 
     def read(self, path: str, targets: Sequence[str] | None = None) -> MoleculeTable:
         """The molecules of a table, with these targets, by default the configured ones."""
@@ -158,10 +168,17 @@ class MoleculeBatch:
 
 
 class PlacedMolecules:
-    """Molecules with what a model reads about the places of their atoms, which is computed once."""
+    """Molecules with what a model reads about the places of their atoms and about the whole molecule, which is computed
+    once.
+    """
 
-    def __init__(self, molecules: Sequence[Molecule], place: GraphPlaceConfig | None) -> None:
-        self.graphs = [PlacedGraph(molecule.graph, place) for molecule in molecules]
+    def __init__(
+        self, molecules: Sequence[Molecule], place: GraphPlaceConfig | None, ranks: Ranks | None = None
+    ) -> None:
+        features = [None] * len(molecules) if ranks is None else ranks(described(molecules, ranks.names))
+        self.graphs = [
+            PlacedGraph(molecule.graph, place, row) for molecule, row in zip(molecules, features, strict=True)
+        ]
 
     def batch(self, numbers: Sequence[int], generator: np.random.Generator | None = None) -> WholeGraphBatch:
         return WholeGraphBatch.of_placed([self.graphs[number] for number in numbers], generator=generator)
@@ -177,12 +194,14 @@ class MoleculeTask:
         training: MoleculeTable,
         validation: MoleculeTable,
         digests: Mapping[str, str],
+        ranks: Ranks | None = None,
     ) -> None:
-        self.config, self.targets, self.digests = config, targets, dict(digests)
+        self.config, self.targets, self.ranks, self.digests = config, targets, ranks, dict(digests)
         self.training, self.validation = training, validation
-        self.model = config.built(targets)
+        self.model = config.built(targets, ranks)
         self._standardised = targets.standardised(training.values)
-        self._placed = PlacedMolecules(training.molecules, config.model.place)
+        self._placed = PlacedMolecules(training.molecules, config.model.place, ranks)
+        self._validated = PlacedMolecules(validation.molecules, config.model.place, ranks)
         self._plan = plan_of(training, config)
 
     @classmethod
@@ -201,11 +220,20 @@ class MoleculeTask:
             (run / "data").mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
         targets.save(run)
+        ranks = None
+        if config.data.descriptors:
+            names = descriptor_names()
+            tables = {
+                part: replace(table, molecules=[with_descriptors(one, names) for one in table.molecules])
+                for part, table in tables.items()
+            }
+            ranks = Ranks.of(names, described(tables["train"].molecules, names))
+            ranks.save(run / DESCRIPTORS)
         for part, table in tables.items():
             write_molecules(table, stored(run, part))
         warning = _warning(tables["train"], tables["valid"], targets)
         remarks: dict[str, MoleculeReport | str] = {**reports, **({"targets": warning} if warning else {})}
-        return cls(config, targets, tables["train"], tables["valid"], _digests(run)), remarks
+        return cls(config, targets, tables["train"], tables["valid"], _digests(run), ranks), remarks
 
     @classmethod
     def open(cls, config: MoleculeConfig, run: Path) -> "MoleculeTask":
@@ -214,7 +242,7 @@ class MoleculeTask:
         require_digests(run, digests, read_run(run).tokenisers)
         training, validation = (read_molecules(stored(run, part)) for part in ("train", "valid"))
         with within_run(run):
-            return cls(config, Targets.open(run), training, validation, digests)
+            return cls(config, Targets.open(run), training, validation, digests, stored_ranks(config, run))
 
     @property
     def unmeasured(self) -> dict[str, str]:
@@ -259,7 +287,7 @@ class MoleculeTask:
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         """The loss per known target, and the scores in the units of the data: means over the targets."""
-        outputs = run_model(self.model, self.validation.molecules, self.config)
+        outputs = run_model(self.model, self._validated)
         loss = self._loss(outputs, self.targets.standardised(self.validation.values))
         figures = {"loss": float(loss.total) / loss.count}
         if len(self.unmeasured) == len(VALIDATED) - 1:
@@ -272,12 +300,9 @@ class MoleculeTask:
         return f"the molecules of lines {listing((self.training.lines[number] for number in batch.examples), 8)}"
 
 
-def run_model(
-    model: GraphPredictor, molecules: Sequence[Molecule], config: MoleculeConfig
-) -> Float[Tensor, "molecules targets"]:
+def run_model(model: GraphPredictor, placed: PlacedMolecules) -> Float[Tensor, "molecules targets"]:
     """The outputs of a model, which depend neither on the order of the molecules nor on each other."""
-    placed = PlacedMolecules(molecules, config.model.place)
-    order = np.argsort([len(molecule) for molecule in molecules], kind="stable").tolist()
+    order = np.argsort([len(graph) for graph in placed.graphs], kind="stable").tolist()
     parts = [model(placed.batch(order[start : start + TOGETHER])).float() for start in range(0, len(order), TOGETHER)]
     outputs = torch.cat(parts)
     back = torch.empty_like(outputs)
@@ -297,8 +322,17 @@ def stored(run: Path, part: str) -> Path:
     return run / "data" / f"{part}.npz"
 
 
+def stored_ranks(config: MoleculeConfig, run: Path) -> Ranks | None:
+    """The ranks of descriptors that a run has stored, if its model reads them."""
+    return Ranks.open(run / DESCRIPTORS) if config.data.descriptors else None
+
+
 def _digests(run: Path) -> dict[str, str]:
-    files = [TARGETS, *(f"data/{part}.npz" for part in PARTS if stored(run, part).exists())]
+    files = [
+        TARGETS,
+        *([DESCRIPTORS] if (run / DESCRIPTORS).exists() else []),
+        *(f"data/{part}.npz" for part in PARTS if stored(run, part).exists()),
+    ]
     if not (run / TARGETS).exists():
         raise DataError(f"{run / TARGETS} is missing. Restore it, or train again.")
     return {name: file_digest(run / name) for name in files}

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32
 
+from foveate.data.descriptor import Ranks
 from foveate.data.molecule import BONDS, Molecule, atom_note, drawing_places, read_molecule
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
@@ -18,7 +19,7 @@ from foveate.inspect.value import observed
 from foveate.models.graph_predictor import GraphPredictor
 from foveate.nn.readout import AttentionReadout
 from foveate.tasks.molecule.property_target import Targets
-from foveate.tasks.molecule.task import MoleculeConfig, PlacedMolecules, run_model
+from foveate.tasks.molecule.task import MoleculeConfig, PlacedMolecules, run_model, stored_ranks
 from foveate.tasks.run_model import saved, trained
 
 READOUT = "readout.attention"
@@ -38,8 +39,10 @@ class MoleculePredictor(Looking):
 
     model: GraphPredictor
 
-    def __init__(self, model: GraphPredictor, targets: Targets, config: MoleculeConfig) -> None:
-        self.model, self.targets, self.config = model.eval(), targets, config
+    def __init__(
+        self, model: GraphPredictor, targets: Targets, config: MoleculeConfig, ranks: Ranks | None = None
+    ) -> None:
+        self.model, self.targets, self.config, self.ranks = model.eval(), targets, config, ranks
 
     @classmethod
     def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "MoleculePredictor":
@@ -49,8 +52,8 @@ class MoleculePredictor(Looking):
         """
         folder = Path(run)
         config, _ = saved(folder, "molecule", MoleculeConfig)
-        targets = Targets.open(folder)
-        return cls(trained(folder, lambda: config.built(targets), note), targets, config)._of(folder)
+        targets, ranks = Targets.open(folder), stored_ranks(config, folder)
+        return cls(trained(folder, lambda: config.built(targets, ranks), note), targets, config, ranks)._of(folder)
 
     def predict(self, smiles: Sequence[str]) -> list[PredictedMolecule]:
         """The properties of several molecules.
@@ -71,7 +74,11 @@ class MoleculePredictor(Looking):
         """The properties of molecules that have been read, in the units of the data."""
         if not molecules:
             return np.zeros((0, len(self.targets.names)), np.float32)
-        return self.targets.answers(run_model(self.model, molecules, self.config))
+        return self.targets.answers(run_model(self.model, self.placed(molecules)))
+
+    def placed(self, molecules: Sequence[Molecule]) -> PlacedMolecules:
+        """Molecules as the model reads them."""
+        return PlacedMolecules(molecules, self.config.model.place, self.ranks)
 
     def molecule(self, smiles: str) -> Molecule:
         """The molecule that SMILES describe. Raises as `predict` does."""
@@ -91,7 +98,7 @@ class MoleculePredictor(Looking):
         without attention, DataError as `predict` does.
         """
         molecule = self.molecule(text)
-        placed = PlacedMolecules([molecule], self.config.model.place)
+        placed = self.placed([molecule])
         observation = observed(self.model, lambda: self.model(placed.batch([0])))
         answers = zip(self.targets.names, self.values([molecule])[0].tolist(), strict=True)
         answer = ", ".join(f"{name} {value:.3g}" for name, value in answers)
