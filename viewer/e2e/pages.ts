@@ -1,11 +1,12 @@
 /** Standalone pages of the example traces, put together as the exporter does it. */
 
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
 import { assemble } from "../src/engine/payload";
 import { golden } from "../test/stored";
-import { causal, chinese, empty, layers, lecture, needle, odd, persian, pieces, speech, type Example } from "./trace";
+import { causal, chinese, empty, gap, labelled, layers, lecture, needle, odd, persian, pieces, speech, type Example } from "./trace";
 
 const STATIC = fileURLToPath(new URL("../../src/foveate/serve/static/", import.meta.url));
 const PAGES = fileURLToPath(new URL("./pages/", import.meta.url));
@@ -31,10 +32,20 @@ export function framed(): string {
 }
 export const widgetModule = (): string => readFileSync(`${STATIC}widget.js`, "utf8");
 
+/** The page of the translator that comes with the package, as Python writes it. */
+export const SENTENCE = "A man in a red shirt is riding a bicycle down the street .";
+function translation(): void {
+  const root = fileURLToPath(new URL("../../", import.meta.url));
+  const own = `${root}.venv/bin/python`;
+  const python = process.env["PYTHON"] ?? (existsSync(own) ? own : "python3");
+  execFileSync(python, ["-m", "foveate", "look", "en-fr", "--text", SENTENCE, "--html", `${PAGES}translation.html`], { env: { ...process.env, PYTHONPATH: `${root}src` }, stdio: "ignore" });
+}
+
 export const address = (name: string): string => `file://${PAGES}${name}.html`;
 
 export default function setup(): void {
   mkdirSync(PAGES, { recursive: true });
-  const examples = { lecture, needle, persian, chinese, pieces, causal, odd, layers, empty, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes"), molecule: () => golden("molecule") };
+  const examples = { lecture, needle, persian, chinese, pieces, causal, odd, layers, empty, gap, labelled, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes"), molecule: () => golden("molecule") };
   for (const [name, example] of Object.entries(examples)) writeFileSync(`${PAGES}${name}.html`, page(example()));
+  translation();
 }

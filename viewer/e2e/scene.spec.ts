@@ -89,8 +89,7 @@ test("a node looks along its edges, and at nobody else", async ({ page }) => {
 });
 
 test("a molecule shows its bonds, what several layers carry, and what the read-out looks at", async ({ page }) => {
-  const strangers = await visit(page, "molecule", "");
-  await expect(page.getByRole("button", { name: "Molecule", exact: true })).toHaveAttribute("aria-current", "page");
+  const strangers = await visit(page, "molecule", "#view=scene");
   await expect(page.locator(".which").first()).toHaveText("query 6: C");
   await expect(page.locator(".sceneview p.note")).toContainText("C: atom 6.");
   const drawn = () => scene(page).evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL());
@@ -179,6 +178,7 @@ test("in a notebook's widget the frame is sandboxed and every number comes throu
   const frame = page.locator("iframe");
   await expect(frame).toHaveAttribute("sandbox", "allow-scripts");
   const inside = page.frameLocator("iframe");
+  await inside.getByRole("button", { name: "Overview" }).click();
   await inside.getByRole("button", { name: "encoder.0.self_attention, head 0: entropy 0" }).click();
   await inside.getByRole("application").press("ArrowDown");
   await expect(inside.locator(".reading .weight")).not.toBeEmpty();

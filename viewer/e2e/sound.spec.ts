@@ -74,10 +74,13 @@ test("pointing at a letter shows the stretch that it was listened to, in both la
   expect(strangers).toEqual([]);
 });
 
-test("a page with a transcript that can be heard opens with its sound, others do not", async ({ page }) => {
-  for (const [name, view] of [["speech", "Sound"], ["silent", "Overview"]] as const) {
+test("a page with a transcript opens with its sound and its words, and the tab of the sound has the choices", async ({ page }) => {
+  for (const name of ["speech", "silent"]) {
     await visit(page, name, "");
-    await expect(page.locator(".tab[aria-current=page]")).toHaveText(view);
+    await expect(page.locator(".tab[aria-current=page]")).toHaveText("Story");
+    await expect(page.getByLabel("Site")).toBeHidden();
+    await expect(page.locator(".transcript .ofwords .token").first()).toBeVisible();
+    await page.getByRole("button", { name: "Sound", exact: true }).click();
     await expect(page.getByLabel("Site")).toHaveValue("1");
   }
 });

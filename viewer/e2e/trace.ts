@@ -188,3 +188,13 @@ function waveFile(samples: Int16Array, rate: number): Buffer {
   head.writeUInt32LE(samples.byteLength, 40);
   return Buffer.concat([head, Buffer.from(samples.buffer)]);
 }
+
+/** A sentence that looks at itself, with notes at its places. */
+export function noted(labels: string[], notes: string[]): Example {
+  const made = pair(labels, labels, labels.map((_, at) => [at, (at + 1) % labels.length]));
+  const site: Site = { ...made.trace.sites[0]!, name: "encoder.0.attention.attention", kind: "self", query: "source" };
+  const sequences = { source: { kind: "tokens" as const, labels, notes } };
+  return { trace: { ...traceOf(sequences, [site]), version: 2 }, tensors: made.tensors };
+}
+export const labelled = (): Example => noted(["The", "cat", "sleeps"], ["DET", "NOUN", "VERB"]);
+export const gap = (): Example => noted(["▁The", "___", "▁sleeps"], ["", "cat 61%\ndog 20%", ""]);

@@ -9,10 +9,11 @@ import { GoneError } from "./http";
 import type { Place } from "./protocol";
 import type { Level, Pool, Semantic, Sequence, Site, Span, TileProvider, Trace } from "./provider";
 import { spansOf } from "./span";
+import { tellable } from "./story/tellable";
 import { effect, signal, type Signal } from "./signal";
 import { LANGUAGES, preferred, spoken, type Language, type Word } from "./strings/strings";
 
-export const VIEWS = ["overview", "map", "text", "alignment", "scene", "steps", "compare", "run"] as const;
+export const VIEWS = ["story", "overview", "map", "text", "alignment", "scene", "steps", "compare", "run"] as const;
 const SHORT = 64;
 /** One head, or the mean of all: what an alignment shows. */
 export const HEADS = ["one", "mean"] as const;
@@ -47,6 +48,8 @@ export class App {
   readonly camera = signal<Camera | null>(null);
   readonly cursor = signal<Cursor | null>(null);
   readonly brush = signal<Brush | null>(null);
+  /** The word of the story whose lines are drawn alone. */
+  readonly word = signal<{ side: "query" | "key"; at: number } | null>(null);
   /** Whether something that is drawn is not a number. */
   readonly unknown = signal(false);
   readonly found = signal<{ queries: readonly number[]; keys: readonly number[] }>({ queries: [], keys: [] });
@@ -69,10 +72,7 @@ export class App {
     dark.addEventListener("change", settle);
     effect(settle);
     const { site, head } = openingOf(trace);
-    const opening = trace.sites[site];
-    const audible = opening !== undefined && opening.query !== opening.key && trace.sequences[opening.key]?.sound?.audio;
-    const graph = opening !== undefined && trace.sequences[opening.key]?.kind === "nodes" && trace.sequences[opening.key]?.places;
-    this.view.value = audible || graph ? "scene" : trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
+    this.view.value = tellable(trace, trace.sites[site]) ? "story" : trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
     [this.site.value, this.head.value, this.heads.value] = [site, head ?? 0, head === null ? "mean" : "one"];
     this.scale.value = scaleOf(trace);
     this.restore(location.hash);
@@ -169,7 +169,7 @@ export class App {
     const [query, key] = cursor ?? [-1, -1];
     const turned = query !== (at?.query ?? -1) || key !== (at?.key ?? -1);
     if (turned) this.cursor.value = query >= 0 && query < this.current.queries && key >= 0 && key < this.current.keys ? { query, key } : null;
-    if ((moved || turned) && this.view.peek() === "overview") this.view.value = "map";
+    if ((moved || turned) && ["overview", "story"].includes(this.view.peek())) this.view.value = "map";
   }
 
   nextScale(): void {
@@ -180,6 +180,7 @@ export class App {
     const camera = this.camera.value;
     const cursor = this.cursor.value;
     const brush = this.brush.value;
+    const word = this.word.value;
     const kept: Record<string, string | number | undefined> = {
       view: this.view.value,
       site: this.site.value,
@@ -190,6 +191,7 @@ export class App {
       cells: this.cells.value,
       ...(camera && { x: round(camera.x), y: round(camera.y), zoom: round(camera.zoom) }),
       ...(cursor && { query: cursor.query, key: cursor.key }),
+      ...(word && { word: `${word.side}-${word.at}` }),
       ...(brush && { brush: [...brush.rows, ...brush.columns].join("-") }),
       ...(this.choice.value !== "auto" && { theme: this.choice.value }),
       language: this.language.value,
@@ -225,6 +227,8 @@ export class App {
     if (x !== null && y !== null && zoom) this.camera.value = { x, y, zoom };
     const [query, key] = [number("query", this.current.queries), number("key", this.current.keys)];
     if (query !== null || key !== null) this.cursor.value = { query: Math.floor(query ?? 0), key: Math.floor(key ?? 0) };
+    const [, side, at] = /^(query|key)-(\d{1,6})$/.exec(told.get("word") ?? "") ?? [];
+    if (side) this.word.value = { side: side as "query" | "key", at: Number(at) };
     const ends = told.get("brush")?.split("-").map(Number);
     if (ends?.length === 4 && ends.every((end) => Number.isInteger(end))) {
       const [top, bottom, left, right] = ends as [number, number, number, number];

@@ -92,6 +92,17 @@ def test_whatever_reads_text_traces_it_along_its_words(make: Any) -> None:
     assert all(site.key == "source" for site in trace.sites if site.kind == "self" and "decoder" not in site.name)
 
 
+def test_a_tagger_notes_its_tags_and_a_gap_its_candidates() -> None:
+    reader, gaps = tagger(), filler()
+    assert reader.trace("the cat sat").tracks["source"].notes == reader.tag("the cat sat").tags
+    track = gaps.trace("the ___ sat").tracks["source"]
+    assert track.notes is not None
+    lines = track.notes[track.labels.index("___")].split("\n")
+    (choices,) = gaps.fill("the ___ sat", best=3).choices
+    assert [float(line.split()[-1].removesuffix("%")) for line in lines] == [round(100 * share) for _, share in choices]
+    assert [note for note in track.notes if note] == ["\n".join(lines)]
+
+
 @each_reader
 def test_words_that_are_not_in_the_vocabulary_stand_as_they_were_written(make: Any) -> None:
     labels = make().trace("the HELLO sat").tracks["source"].labels
@@ -99,8 +110,11 @@ def test_words_that_are_not_in_the_vocabulary_stand_as_they_were_written(make: A
 
 
 def test_a_tagger_that_reads_pieces_has_them_along_its_axes() -> None:
-    trace = tagger(pieces=True).trace("cat sat")
+    reader = tagger(pieces=True)
+    trace = reader.trace("cat sat")
     assert trace.tracks["source"].labels == ("<s>", " ", *"cat", " ", *"sat", "</s>")
+    first, second = reader.tag("cat sat").tags
+    assert trace.tracks["source"].notes == ("", first, "", "", "", second, "", "", "", "")
     assert {site.key for site in trace.sites} == {"source"}
 
 

@@ -9,8 +9,6 @@ import { arranged, spread, type Place } from "./layout";
 import { arrowhead, roads, strokes, toScale } from "./road";
 import { listen, sized, strengths, type Listener, type Scene, type Shown } from "./scene";
 
-/** More nodes than so many are a cloud and no picture. */
-export const MOST_NODES = 300;
 const [WIDEST, EDGE] = [720, 34];
 /** Pixels of an edge at most. */
 const LONGEST = 96;

@@ -1,16 +1,18 @@
 /** The picture, sound or graph that positions were made from, with what one query looks at drawn over it. */
 
 import { calledOff, Latest, shown, type App } from "../app";
-import { rowOf, seenBy } from "../row";
+import { rowShown, seenBy } from "../row";
 import { choice, h, refill, replace } from "../dom";
-import type { Sequence, Site, Trace } from "../provider";
+import type { Sequence, Site } from "../provider";
 import { frames, type FramesScene } from "../scene/frames";
 import { journey, layersBefore, ways, weightsOf, type Journey } from "../scene/hop";
-import { MOST_NODES, nodes } from "../scene/nodes";
+import { nodes } from "../scene/nodes";
 import { patches } from "../scene/patches";
 import type { Listener, Scene, Style } from "../scene/scene";
 import { effect, signal, untracked } from "../signal";
-import { printable } from "../label";
+import { drawable, MOST_NODES } from "../story/tellable";
+import { percent } from "../story/word";
+import { joined, printable } from "../label";
 import { legend } from "./legend";
 import { Listening } from "./listening";
 import { Reading } from "./reading";
@@ -19,10 +21,8 @@ import { Reading } from "./reading";
 const AROUND = 100;
 const PAUSE = 700;
 
-export const drawable = (sequence: Sequence | undefined): boolean => sequence !== undefined && sequence.kind !== "tokens";
-export const hasScenes = ({ sites, sequences }: Trace): boolean => sites.some((site) => drawable(sequences[site.query]) || drawable(sequences[site.key]));
-
-export function scenes(app: App): { element: HTMLElement; close: () => void } {
+/** `plain`: the story, with nothing but what is seen or heard, and the words. */
+export function scenes(app: App, plain = false): { element: HTMLElement; close: () => void } {
   const style = signal<Style>("light");
   const playing = signal(false);
   const hovered = signal<number | null>(null);
@@ -31,7 +31,7 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
   const [controls, stage, facts] = [h("div", { className: "controls" }), h("div", { className: "scenes" }), h("p", { className: "note" })];
   const reading = new Reading(app, (query, key) => ({ query, key, code: undefined, level: 0 }));
   const section = h("section", { className: "sceneview", "aria-label": app.say("view.scene") }, controls, stage, facts, legend(app, { row: true, style: () => (app.sequence("key")?.kind !== "nodes" && app.sequence("key")?.picture ? style.value : "heat") }));
-  const element = h("div", { className: "withreading" }, section, reading.element);
+  const element = plain ? h("section", { className: "storyview", "aria-label": app.say("view.story") }, h("div", { className: "stagecard" }, stage, facts, controls)) : h("div", { className: "withreading" }, section, reading.element);
   const latest = new Latest();
   const chosen = (): { query: number; key: number } => app.cursor.peek() ?? { query: 0, key: 0 };
   const ask = (query: number): void => {
@@ -51,7 +51,7 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
     for (const { scene, side } of made.scenes) {
       // Where a stretch is drawn, its highest frame needs no mark of its own.
       const here = made.listening?.transcript && made.listening.peak(made.listening.unit) === key ? null : key;
-      const marks = { query: own ? query : null, key: app.cursor.peek() ? (hovered.peek() ?? here) : hovered.peek() };
+      const marks = { query: own ? query : null, key: app.cursor.peek() && !plain ? (hovered.peek() ?? here) : hovered.peek() };
       const row = made.listening?.heard(weights) ?? { weights };
       scene.draw(side === "query" ? { weights: null, seen, query, key: null } : { ...row, seen, ...marks, carried: trip.carried ?? null });
     }
@@ -73,7 +73,8 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
         const graph = app.sequence("key")?.kind === "nodes" && site.query === site.key;
         if (!graph || (typeof drawing.value === "number" && drawing.value > layersBefore(app, app.site.value).length)) drawing.value = "own";
         made.listening?.close();
-        made = build(app, site, style, (index, side) => side === "hover" ? (hovered.value = index) : index !== null && look(index, side));
+        made = build(app, site, style, (index, side) => side === "hover" ? (hovered.value = index) : index !== null && look(index, side), plain);
+        stage.dataset["kind"] = app.sequence("key")?.kind ?? "";
         replace(stage, ...made.scenes.map(({ scene }) => scene.element), made.tokens?.element ?? made.listening?.transcript?.element ?? null);
         rebuilt.value++;
         if (!made.scenes.length) replace(stage, h("p", {}, app.say("scene.none")));
@@ -93,7 +94,7 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
       made.tokens?.draw(query);
       paint();
       const signal = latest.next();
-      Promise.all([rowOf(app, site.value, head.value, query, signal), seenBy(app, site.value, head.value, query), travelled(app, edges, query, signal), made.listening?.read(signal)]).then(([own, count, along]) => {
+      Promise.all([rowShown(app, plain && app.heads.value === "mean", query, signal), seenBy(app, site.value, head.value, query), travelled(app, edges, query, signal), made.listening?.read(signal)]).then(([own, count, along]) => {
         if (signal.aborted) return;
         const row = along.reached ?? own;
         [weights, trip, seen] = [row, along, count];
@@ -101,7 +102,7 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
         fresh = false;
         app.unknown.value ||= row.some(Number.isNaN);
         paint();
-        facts.textContent = [told(app, row), noted(app, query), typeof edges === "number" ? app.say("scene.product", { count: edges }) : "", made.listening?.told(row)].filter(Boolean).join(" ");
+        facts.textContent = [plain ? read(app, query, row) : told(app, row), noted(app, query), typeof edges === "number" ? app.say("scene.product", { count: edges }) : "", made.listening?.told(row)].filter(Boolean).join(" ");
       }).catch((error: unknown) => !calledOff(error) && (facts.textContent = app.failure(error)));
     }),
     effect(() => {
@@ -117,12 +118,12 @@ export function scenes(app: App): { element: HTMLElement; close: () => void } {
       const button = (name: "scene.before" | "scene.after", sign: string, to: () => void): HTMLElement => h("button", { onclick: to, "aria-label": app.say(name), title: app.say(name) }, sign);
       refill(controls,
         button("scene.before", "‹", () => ask(chosen().query - 1)),
-        h("span", { className: "which" }, `${app.say("query")} ${query}: `, h("bdi", {}, app.label("query", query))),
+        plain ? null : h("span", { className: "which" }, `${app.say("query")} ${query}: `, h("bdi", {}, app.label("query", query))),
         button("scene.after", "›", () => ask(chosen().query + 1)),
         ...(made.listening?.player ? made.listening.buttons() : [h("button", { onclick: () => (playing.value = !plays), "aria-pressed": String(plays) }, app.say(plays ? "scene.stop" : "scene.play"))]),
-        edgesChoice(app, drawing.value, (chosen) => (drawing.value = chosen)),
-        pictured ? choice(app.say("scene.style"), (["light", "heat"] as const).map((name) => [name, app.say(`scene.${name}`)] as const), style.value, (name) => (style.value = name)) : null,
-        h("span", { className: "note" }, app.say(made.listening?.transcript ? (made.listening.player ? "sound.choose" : "sound.point") : "scene.marks")));
+        plain ? null : edgesChoice(app, drawing.value, (chosen) => (drawing.value = chosen)),
+        pictured && !plain ? choice(app.say("scene.style"), (["light", "heat"] as const).map((name) => [name, app.say(`scene.${name}`)] as const), style.value, (name) => (style.value = name)) : null,
+        plain && !made.listening?.transcript ? null : h("span", { className: "note" }, app.say(made.listening?.transcript ? (made.listening.player ? "sound.choose" : "sound.point") : "scene.marks")));
     }),
   ];
   return {
@@ -147,7 +148,7 @@ interface Made {
 type Told = (index: number | null, what: "query" | "key" | "hover") => void;
 
 /** One scene where a sequence looks at itself; otherwise one of each side that can be drawn, and tokens to choose from. */
-function build(app: App, site: Site, style: { readonly value: Style }, tell: Told): Made {
+function build(app: App, site: Site, style: { readonly value: Style }, tell: Told, plain: boolean): Made {
   const own = site.query === site.key;
   const found: Made["scenes"] = [];
   let listening: Listening | null = null;
@@ -165,7 +166,7 @@ function build(app: App, site: Site, style: { readonly value: Style }, tell: Tol
   if (site.shows !== "projected") make("key", app.sequence("key"), site.keys);
   if (!own) make("query", app.sequence("query"), site.queries);
   const buttons = found.length > 0 && !own && !drawable(app.sequence("query")) && !(listening as Listening | null)?.transcript;
-  return { scenes: found, listening, tokens: buttons ? tokens(app, site, (query) => tell(query, "query")) : null };
+  return { scenes: found, listening, tokens: buttons ? tokens(app, site, (query) => tell(query, "query"), plain) : null };
 }
 
 function drawn(app: App, sequence: Sequence, length: number, style: () => Style, listener: Listener): Scene {
@@ -186,12 +187,18 @@ function arrows(app: App, scene: Scene, side: "query" | "key", tell: Told): void
   });
 }
 
-function tokens(app: App, site: Site, choose: (query: number) => void): { element: HTMLElement; draw(query: number): void } {
+/** A token as a word of a story. */
+function written(app: App, at: number): string {
+  const label = app.sequence("query")?.labels?.[at] ?? app.label("query", at);
+  return label === "</s>" ? app.say("story.end") : printable(joined([label]));
+}
+
+function tokens(app: App, site: Site, choose: (query: number) => void, plain: boolean): { element: HTMLElement; draw(query: number): void } {
   const element = h("p", { className: "running tokens", role: "group", "aria-label": app.say("query"), dir: "auto" });
   const draw = (query: number): void => {
     const from = Math.max(0, Math.min(query - AROUND / 2, site.queries - AROUND));
     const count = Math.min(AROUND, site.queries - from);
-    refill(element, ...Array.from({ length: count }, (_, at) => h("button", { className: "token", dir: "auto", "aria-pressed": String(from + at === query), onclick: () => choose(from + at) }, app.label("query", from + at))));
+    refill(element, ...Array.from({ length: count }, (_, at) => h("button", { className: "token", dir: "auto", "aria-pressed": String(from + at === query), onclick: () => choose(from + at), ...(plain && { onpointerenter: () => choose(from + at) }) }, plain ? written(app, from + at) : app.label("query", from + at))));
   };
   return { element, draw };
 }
@@ -222,6 +229,18 @@ async function travelled(app: App, edges: "own" | "all" | number, query: number,
 function noted(app: App, query: number): string {
   const note = app.sequence("query")?.notes?.[query];
   return note ? `${app.label("query", query)}: ${printable(note)}.` : "";
+}
+
+/** The same in the words of a story. */
+function read(app: App, query: number, row: readonly (number | null)[]): string {
+  const site = app.current;
+  const spoken = app.sequence("key")?.kind;
+  const word = printable(joined([app.sequence("query")?.labels?.[query] ?? app.label("query", query)]));
+  if (spoken === "frames" || drawable(app.sequence("query")) && spoken === "patches") return "";
+  if (spoken === "patches") return app.say("story.lit", { word });
+  const strong = row.map((share, at) => [share, at] as const).filter((each): each is readonly [number, number] => each[0] !== null && each[0] >= 0.01).sort((a, b) => b[0] - a[0]);
+  const list = strong.slice(0, 3).map(([share, at]) => `\u2068${app.label("key", at, site)}\u2069 \u2066${percent(share)}\u2069`).join(app.say("story.and"));
+  return list ? app.say("story.looked", { word, list }) : app.say("nothing");
 }
 
 function told(app: App, row: readonly (number | null)[]): string {

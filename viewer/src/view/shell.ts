@@ -2,7 +2,8 @@
 
 import { openingOf, shown, VIEWS, type App, type View } from "../app";
 import { choice, h, refill, replace } from "../dom";
-import { effect, untracked } from "../signal";
+import { effect, signal, untracked } from "../signal";
+import { drawable, hasScenes, tellable } from "../story/tellable";
 import { LANGUAGES, type Language } from "../strings/strings";
 import { about } from "./about";
 import { alignment } from "./alignment";
@@ -15,9 +16,10 @@ import { overview } from "./overview";
 import { streams } from "./reach";
 import { Reading, strongest } from "./reading";
 import { run } from "./run";
-import { hasScenes, scenes } from "./scenes";
+import { scenes } from "./scenes";
 import { search } from "./search";
 import { steps } from "./steps";
+import { story } from "./story";
 import { text } from "./text";
 import { unitOf } from "./units";
 
@@ -31,6 +33,8 @@ export class Shell {
   private readonly choices = h("div", { className: "controls" });
   private readonly help: HTMLDialogElement;
   private readonly finder: { element: HTMLElement; input: HTMLInputElement };
+  /** Whether the reader asked for the choices, or had enough of them; the story begins without. */
+  private readonly wanted = signal<boolean | null>(null);
   private current: Shown | null = null;
   private map: MapView | null = null;
 
@@ -58,10 +62,16 @@ export class Shell {
     });
     effect(() => this.drawBar(bar));
     effect(() => this.drawTools());
-    effect(() => this.open(app.view.value));
+    effect(() => (tools.hidden = !this.choosing));
+    effect(() => {
+      const view = app.view.value;
+      // A story of words and one of a picture have nothing in common.
+      if (view === "story") void [app.sequence("query"), app.sequence("key")];
+      this.open(view);
+    });
     effect(() => (status.textContent = app.said.value));
     effect(() => {
-      pedigree.textContent = this.pedigree();
+      pedigree.textContent = app.view.value === "story" ? "" : this.pedigree();
       more.textContent = app.say("about");
     });
     effect(() => {
@@ -74,9 +84,13 @@ export class Shell {
     (root.parentElement === document.body ? document : root).addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
   }
 
+  private get choosing(): boolean {
+    return this.wanted.value ?? this.app.view.value !== "story";
+  }
+
   private views(): View[] {
     const { trace, provider } = this.app;
-    return VIEWS.filter((view) => (view !== "run" || (trace.attached === true && provider.attached)) && (view !== "scene" || hasScenes(trace)));
+    return VIEWS.filter((view) => (view !== "run" || (trace.attached === true && provider.attached)) && (view !== "scene" || hasScenes(trace)) && (view !== "story" || trace.sites.some((site) => tellable(trace, site))));
   }
 
   private nameOf(view: View): string {
@@ -90,6 +104,7 @@ export class Shell {
   private turn(view: View): void {
     const { app } = this;
     const opening = openingOf(app.trace);
+    if (view === "story" && !tellable(app.trace, app.current)) app.choose(opening.site, opening.head ?? 0);
     if (view === "alignment" && app.view.peek() !== view && app.current.kind !== "cross" && app.trace.sites[opening.site]!.kind === "cross") app.choose(opening.site, opening.head ?? app.head.value);
     app.view.value = view;
   }
@@ -98,17 +113,24 @@ export class Shell {
     const { app } = this;
     const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => this.turn(view) }, this.nameOf(view)));
     const model = app.trace.pedigree.model;
-    refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, String(model))) : null), h("nav", { "aria-label": app.say("title") }, ...tabs),
-      h("div", { className: "settings" },
+    const more = h("button", { className: "tab more", "aria-expanded": String(this.choosing), onclick: () => (this.wanted.value = !this.choosing) }, app.say("more"));
+    refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, String(model))) : null), h("nav", { "aria-label": app.say("title") }, ...tabs), more,
+      this.choosing ? h("div", { className: "settings" },
         choice(app.say("theme"), (["auto", "light", "dark"] as const).map((name) => [name, app.say(`theme.${name}`)] as const), app.choice.value, (name) => (app.choice.value = name)),
         choice(app.say("language"), Object.entries(LANGUAGES) as [Language, string][], app.language.value, (name) => (app.language.value = name)),
-        h("button", { onclick: () => this.openHelp(), title: "?" }, app.say("help"))));
+        h("button", { onclick: () => this.openHelp(), title: "?" }, app.say("help"))) : null);
   }
 
   private drawTools(): void {
     const { app } = this;
     const sites = app.trace.sites.map((site, at) => [String(at), app.siteName(site)] as const);
-    const heads = Array.from({ length: app.current.heads }, (_, head) => [String(head), String(head)] as const);
+    const told = app.view.value === "story";
+    const numbers = Array.from({ length: app.current.heads }, (_, head) => [String(head), String(head)] as const);
+    const heads = told && numbers.length > 1 ? [["mean", app.say("alignment.mean")] as const, ...numbers] : numbers;
+    const chooseHead = (name: string): void => {
+      if (told) app.heads.value = name === "mean" ? "mean" : "one";
+      if (name !== "mean") app.choose(app.site.value, Number(name));
+    };
     const has = (level: "words" | "sentences"): boolean => Boolean(app.sequence("query")?.[level] ?? app.sequence("key")?.[level]);
     const cells = (["token", "word", "sentence"] as const).filter((name) => name === "token" || has(`${name}s`));
     const changeCells = (name: (typeof cells)[number]): void => {
@@ -117,10 +139,10 @@ export class Shell {
     };
     refill(this.choices,
       choice(app.say("site"), sites, String(app.site.value), (site) => app.choose(Number(site), app.head.value)),
-      choice(app.say("head"), heads, String(app.head.value), (head) => app.choose(app.site.value, Number(head))),
-      choice(app.say("scale"), (["log", "lift", "linear"] as const).map((name) => [name, app.say(`scale.${name}`)] as const), app.scale.value, (name) => (app.scale.value = name)),
-      choice(app.say("pool"), (["peak", "mass"] as const).map((name) => [name, app.say(`pool.${name}`)] as const), app.pool.value, (name) => (app.pool.value = name)),
-      cells.length > 1 || app.cells.value !== "token" ? choice(app.say("cells"), cells.map((name) => [name, app.say(`cells.${name}`)] as const), app.cells.value, changeCells) : null);
+      choice(app.say("head"), heads, told && app.heads.value === "mean" && numbers.length > 1 ? "mean" : String(app.head.value), chooseHead),
+      told && !drawable(app.sequence("key")) ? null : choice(app.say("scale"), (["log", "lift", "linear"] as const).map((name) => [name, app.say(`scale.${name}`)] as const), app.scale.value, (name) => (app.scale.value = name)),
+      told ? null : choice(app.say("pool"), (["peak", "mass"] as const).map((name) => [name, app.say(`pool.${name}`)] as const), app.pool.value, (name) => (app.pool.value = name)),
+      !told && (cells.length > 1 || app.cells.value !== "token") ? choice(app.say("cells"), cells.map((name) => [name, app.say(`cells.${name}`)] as const), app.cells.value, changeCells) : null);
   }
 
   private open(view: View): void {
@@ -135,6 +157,8 @@ export class Shell {
 
   private make(view: View): Shown {
     switch (view) {
+      case "story":
+        return story(this.app);
       case "overview":
         return overview(this.app);
       case "text":
@@ -222,7 +246,7 @@ export class Shell {
       c: () => app.nextScale(),
       p: () => (app.pool.value = app.pool.value === "peak" ? "mass" : "peak"),
     };
-    VIEWS.forEach((view, at) => views.includes(view) && (actions[String(at + 1)] = () => this.turn(view)));
+    VIEWS.forEach((view, at) => views.includes(view) && (actions[String(at)] = () => this.turn(view)));
     if (event.target instanceof HTMLCanvasElement) actions["Enter"] = () => (app.view.value = "steps");
     const action = actions[event.key];
     if (!action) return;

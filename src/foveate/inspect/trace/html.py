@@ -24,6 +24,12 @@ PARTS = ("index.html", "viewer.js", "viewer.css", "worker.js")
 ROOT = '<div id="foveate" data-api="api/">'
 LINK, SCRIPT = '<link rel="stylesheet" href="viewer.css">', '<script defer src="viewer.js"></script>'
 """The part of the server's page that a standalone page replaces."""
+START = (
+    'const packed=Uint8Array.from(atob(document.getElementById("viewer").textContent),c=>c.charCodeAt(0));'
+    'new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).text()'
+    '.then(text=>document.head.append(Object.assign(document.createElement("script"),{textContent:text})))'
+)
+"""Unpacks the viewer, whose text is three times as long as its compressed bytes."""
 ALIGNED = 8
 _NAMES = {"float16": "F16", "float32": "F32", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
@@ -52,7 +58,10 @@ def standalone(trace: Sites, *, title: str = "What the model attended to") -> st
     template, viewer, style, worker = (part(name) for name in PARTS)
     trace_ = f'<script type="application/octet-stream" id="trace">{base64.b64encode(packed(trace)).decode()}</script>'
     worker = f'<script type="text/plain" id="worker">{_script(worker)}</script>'
-    html = _inlined(template, style, f"{trace_}{worker}<script>{_script(viewer)}</script>")
+    viewer = (
+        f'<script type="application/octet-stream" id="viewer">{base64.b64encode(deflated(viewer.encode())).decode()}'
+    )
+    html = _inlined(template, style, f"{trace_}{worker}{viewer}</script><script>{START}</script>")
     return re.sub("<title>.*?</title>", lambda _: f"<title>{escape(title)}</title>", html, count=1)
 
 

@@ -1,7 +1,7 @@
 """A trained masked language model in use: fill gaps, score a text. Ours, and BERTs of Hugging Face."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import overload
@@ -16,8 +16,8 @@ from foveate.data.text import require_texts
 from foveate.data.text_pair import TAB, SegmentedRows, segmented, segments, split
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Trace
-from foveate.inspect.alignment import Alignment
+from foveate.inspect import Trace, Track
+from foveate.inspect.alignment import Alignment, join_pieces
 from foveate.inspect.attribution import Answer
 from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
@@ -35,6 +35,8 @@ from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens
 
 GAP = "___"
 """The text that marks a gap of one token."""
+CANDIDATES = 3
+"""The number of candidates that a trace names for each gap."""
 UNSCORED = "A BERT of Hugging Face is not scored on texts: nobody says which gaps it should fill. Score runs of ours."
 
 
@@ -124,13 +126,21 @@ class Filler(Looking):
 
     @torch.inference_mode()
     def trace(self, text: str, *, gap: str = GAP, stored: Stored = "float16") -> Trace:
-        """The attention of each token of a text, with gaps or without. Raises UsageError for an empty text, DataError
-        for one that is too long.
+        """The attention of each token of a text, with gaps or without; a gap's note has its best candidates, a line
+        each. Raises UsageError for an empty text, DataError for one that is too long.
         """
         require_text(text)
         tokens, places = self.ids_and_gaps(text, gap)
         observation = observed(self.model, lambda: self.hidden(tokens))
-        return traced(self.model, observation, self._labels(text, gap, tokens, places), text, stored=stored)
+        track = Track.of_pieces(self._labels(text, gap, tokens, places), text=text)
+        if places:
+            notes = dict(zip(places, self._filled(text, CANDIDATES, gap).choices, strict=True))
+            lines = [
+                [f"{join_pieces([piece])} {share:.0%}" for piece, share in notes.get(place, ())]
+                for place in range(len(track))
+            ]
+            track = replace(track, notes=tuple(map("\n".join, lines)))
+        return traced(self.model, observation, track, stored=stored)
 
     def answer(self, text: str, *, gap: str = GAP) -> Answer:
         """The best pieces for the gaps of a text, and the model to ask which words mattered for them: each piece of a

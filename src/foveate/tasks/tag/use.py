@@ -1,7 +1,7 @@
 """A trained tagger in use: the tags of a sentence."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import overload
@@ -14,7 +14,7 @@ from foveate.data.labelled import Tagged
 from foveate.data.text import normalise, require_texts
 from foveate.data.tokeniser import UNKNOWN, Tokeniser
 from foveate.data.word import WordBatch
-from foveate.inspect import Trace
+from foveate.inspect import Trace, Track
 from foveate.inspect.attribution import Answer
 from foveate.inspect.looking import Looking
 from foveate.inspect.trace.conversion import Stored
@@ -94,16 +94,20 @@ class SentenceTagger(Looking):
 
     @torch.inference_mode()
     def trace(self, text: str, *, stored: Stored = "float16") -> Trace:
-        """The attention of each word, or of its pieces. Raises UsageError for an empty text and for a model without
-        attention, DataError as `tag` does.
+        """The attention of each word, or of its pieces, with the tags as notes of the track: a word's first piece has
+        its tag. Raises UsageError for an empty text and for a model without attention, DataError as `tag` does.
         """
         require_text(text)
         words = self._words(text)
         self._require_positions(words, 1)
         observation = observed(self.model, lambda: self.model(self._batch([words])))
-        return traced(
-            self.model, observation, self.vocabulary.labels_of(words), text, attending=ATTENDING, stored=stored
-        )
+        (tagged,) = self.tag([words])
+        around = 1 if self.vocabulary.in_pieces else 0
+        sizes = [len(self.vocabulary.labels_of([word])) - 2 * around for word in words]
+        notes = [note for tag, size in zip(tagged.tags, sizes, strict=True) for note in [tag, *[""] * (size - 1)]]
+        track = Track.of_pieces(self.vocabulary.labels_of(words), text=text)
+        track = replace(track, notes=(*[""] * around, *notes, *[""] * around))
+        return traced(self.model, observation, track, attending=ATTENDING, stored=stored)
 
     def answer(self, text: str) -> Answer:
         """The tags of a text's words, and the model to ask what mattered for each of them.

@@ -1,0 +1,56 @@
+/** Whole words of a sequence, and the weights between them. */
+
+import { joined, printable } from "../label";
+import type { Sequence, Span } from "../provider";
+
+export interface Word {
+  span: Span;
+  text: string;
+  /** A begin, an end, a class or a gap instead of a word. */
+  mark: "begin" | "end" | "gap" | "sign" | null;
+  /** What else is known of it: its label, or what may fill it. */
+  notes: readonly string[];
+}
+
+const SIGN = /^(<[^<>\s]+>|\[[^[\]\s]+\])$/;
+/** Scripts without spaces, in which many pieces together are more than a word. */
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
+const MARKS: Record<string, Word["mark"]> = { "<s>": "begin", "</s>": "end", "[MASK]": "gap", "<mask>": "gap", "___": "gap", _: "gap" };
+
+/** The words of a sequence in order; every position for itself where words are unknown, or where no spaces divide them. */
+export function wordsOf(sequence: Sequence | undefined, length: number, label: (at: number) => string): Word[] {
+  const spans = sequence?.words ?? Array.from({ length }, (_, at): Span => [at, at + 1]);
+  const labels = sequence?.labels;
+  /** Whether a piece is a word by itself, whatever stands around it. */
+  const alone = (at: number): boolean => Boolean(labels && (UNSPACED.test(labels[at]!) || SIGN.test(labels[at]!) || labels[at]! in MARKS));
+  const divided = spans.flatMap(([begin, end]): Span[] => {
+    const cuts = Array.from({ length: end - begin }, (_, at) => begin + at).filter((at) => at === begin || alone(at) || alone(at - 1));
+    return cuts.map((cut, at) => [cut, cuts[at + 1] ?? end]);
+  });
+  return divided.map((span) => {
+    const pieces = labels?.slice(...span);
+    const whole = pieces ? joined(pieces) : label(span[0]);
+    const mark = pieces?.length === 1 ? (MARKS[pieces[0]!] ?? (SIGN.test(whole) ? "sign" : null)) : null;
+    const notes = sequence?.notes?.slice(...span).find(Boolean)?.split("\n") ?? [];
+    return { span, text: pieces ? printable(whole) : whole, mark, notes };
+  });
+}
+
+/** The share of words in words: the sum over the keys of one, in the mean over the queries of the other. Null is hidden. */
+export function pooled(weights: readonly (readonly (number | null)[])[], queries: readonly Word[], keys: readonly Word[]): (number | null)[][] {
+  return queries.map(({ span: [top, bottom] }) => keys.map(({ span: [left, right] }) => {
+    let [sum, visible] = [0, false];
+    for (let i = top; i < bottom; i++) {
+      for (let j = left; j < right; j++) {
+        const weight = weights[i]![j]!;
+        if (weight === null) continue;
+        visible = true;
+        sum += weight;
+      }
+    }
+    return visible ? sum / (bottom - top) : null;
+  }));
+}
+
+/** Whole percents; less than one has one digit. */
+export const percent = (weight: number): string => (Number.isNaN(weight) ? "NaN" : weight >= 0.01 ? `${Math.round(100 * weight)}%` : weight > 0 ? `${(100 * weight).toFixed(1)}%` : "0%");

@@ -1,0 +1,233 @@
+/** A sentence and its answer in large words, with lines between them; or one sentence that looks at itself. */
+
+import type { App } from "../app";
+import { css, INK } from "../colour";
+import { h, replace } from "../dom";
+import { reading } from "../label";
+import { effect, signal } from "../signal";
+import { numberAt, thread, type Box, type Shape } from "../story/thread";
+import { percent, type Word } from "../story/word";
+
+export type Side = "query" | "key";
+export interface Place {
+  side: Side;
+  at: number;
+}
+export interface Given {
+  keys: readonly Word[];
+  /** None where the keys look at each other. */
+  queries: readonly Word[] | null;
+}
+export type Shares = readonly (readonly (number | null)[])[];
+
+/** Below it a line is not drawn and a number not written. */
+export const LEAST = 0.01;
+const [LARGEST, SMALLEST, ON_PHONES] = [36, 20, 17];
+/** Pixels below which words stand in columns. */
+const NARROW = 600;
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svgOf<K extends keyof SVGElementTagNameMap>(tag: K, attributes: Record<string, string | number>, text = ""): SVGElementTagNameMap[K] {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  if (text) element.textContent = text;
+  return element;
+}
+
+export class Sentence {
+  readonly element = h("div", { className: "sentence" });
+  private readonly threads = svgOf("svg", { class: "threads", "aria-hidden": "true" });
+  private readonly hovered = signal<Place | null>(null);
+  private readonly shares = signal<Shares | null>(null);
+  private readonly resized = signal(0);
+  private readonly words: Record<Side, HTMLElement[]>;
+  private readonly lines: Record<Side, HTMLElement>;
+  private readonly rtl: boolean;
+  private shape: Shape = "rows";
+  private readonly watch = new ResizeObserver(() => this.fit());
+  private readonly stops: (() => void)[];
+  private width = 0;
+
+  constructor(
+    private readonly app: App,
+    private readonly given: Given,
+  ) {
+    const { keys, queries } = given;
+    const directed = reading(keys.filter(({ mark }) => !mark).map(({ text }) => text));
+    this.rtl = directed === "rtl";
+    const line = (side: Side, words: readonly Word[]): [HTMLElement, HTMLElement[]] => {
+      const buttons = words.map((word, at) => this.button(side, word, at));
+      return [h("div", { className: `line ${side}`, role: "group", dir: reading(words.filter(({ mark }) => !mark).map(({ text }) => text)) }, ...buttons), buttons];
+    };
+    const [upper, above] = line("key", keys);
+    const [lower, below] = queries ? line("query", queries) : [upper, above];
+    this.words = { key: above, query: below };
+    this.lines = { key: upper, query: lower };
+    this.element.classList.add(queries ? "across" : "within");
+    replace(this.element, upper, queries ? lower : null);
+    this.element.append(this.threads);
+    this.element.dir = directed;
+    this.element.addEventListener("keydown", (event) => this.key(event));
+    this.element.addEventListener("pointerleave", () => (this.hovered.value = null));
+    (below[0] ?? above[0])!.tabIndex = 0;
+    this.watch.observe(this.element);
+    this.stops = [
+      effect(() => {
+        this.lines.key.setAttribute("aria-label", app.say(queries ? "story.read" : "story.text"));
+        if (queries) this.lines.query.setAttribute("aria-label", app.say("story.wrote"));
+        for (const side of ["key", "query"] as const) (side === "key" ? keys : (queries ?? [])).forEach((word, at) => name(app, this.words[side][at]!, word));
+        this.resized.value = this.resized.peek() + 1;
+      }),
+      effect(() => this.paint()),
+    ];
+  }
+
+  /** The word whose lines are drawn alone. */
+  get active(): Place | null {
+    const kept = this.app.word.value;
+    const count = kept && (kept.side === "key" && this.given.queries ? this.given.keys : (this.given.queries ?? this.given.keys)).length;
+    return this.hovered.value ?? (kept && count && kept.at < count && (kept.side === "query" || this.given.queries) ? kept : null);
+  }
+
+  weigh(shares: Shares): void {
+    this.shares.value = shares;
+  }
+
+  close(): void {
+    this.watch.disconnect();
+    for (const stop of this.stops) stop();
+  }
+
+  private button(side: Side, word: Word, at: number): HTMLElement {
+    const place: Place = { side: this.given.queries ? side : "query", at };
+    const button = h("button", { className: word.mark ? `word ${word.mark}` : "word", tabIndex: -1 });
+    button.addEventListener("pointerenter", () => (this.hovered.value = place));
+    button.addEventListener("focus", () => button.matches(":focus-visible") && (this.app.word.value = place));
+    button.addEventListener("click", () => {
+      const kept = this.app.word.peek();
+      const again = kept?.side === place.side && kept.at === at;
+      this.app.word.value = again && this.pressed ? null : place;
+      this.pressed = !again || !this.pressed;
+    });
+    return button;
+  }
+  /** Whether the kept word was kept by a press, which a second press takes back. */
+  private pressed = false;
+
+  /** Arrows go along a line, and to the strongest word of the other. */
+  private key(event: KeyboardEvent): void {
+    if (event.key === "Escape") {
+      this.app.word.value = null;
+      this.hovered.value = null;
+      return;
+    }
+    const target = event.target as HTMLElement;
+    const side = (["query", "key"] as const).find((each) => this.words[each].includes(target));
+    if (!side || event.ctrlKey || event.metaKey || event.altKey) return;
+    const [at, line] = [this.words[side].indexOf(target), this.words[side]];
+    const upright = this.shape === "columns" || this.shape === "brackets";
+    const [along, back] = upright ? ["ArrowDown", "ArrowUp"] : this.lines[side].dir === "rtl" ? ["ArrowLeft", "ArrowRight"] : ["ArrowRight", "ArrowLeft"];
+    const across = (upright ? ["ArrowLeft", "ArrowRight"] : ["ArrowUp", "ArrowDown"]).includes(event.key);
+    const other: Side = side === "query" ? "key" : "query";
+    const to = event.key === along ? line[at + 1] : event.key === back ? line[at - 1] : event.key === "Home" ? line[0] : event.key === "End" ? line.at(-1) : across && this.given.queries ? this.words[other][this.strongest({ side, at })] : null;
+    if (to === null) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (!to) return;
+    for (const each of [...this.words.key, ...this.words.query]) each.tabIndex = -1;
+    to.tabIndex = 0;
+    to.focus();
+  }
+
+  /** The shares of one word's lines by the word at their other end. */
+  sharesOf({ side, at }: Place): readonly (number | null)[] {
+    const shares = this.shares.value;
+    return shares ? (side === "query" ? shares[at]! : shares.map((row) => row[at]!)) : [];
+  }
+
+  private strongest(place: Place): number {
+    const shares = this.sharesOf(place).map((share) => share ?? -1);
+    return Math.max(0, shares.indexOf(Math.max(...shares)));
+  }
+
+  /** Type as large as there is room for; columns on a phone. */
+  private fit(): void {
+    const width = this.element.clientWidth;
+    if (!width || width === this.width) return;
+    this.width = width;
+    const narrow = width < NARROW;
+    this.shape = this.given.queries ? (narrow ? "columns" : "rows") : narrow ? "brackets" : "arcs";
+    this.element.dataset["shape"] = this.shape;
+    const sized = (size: number): void => this.element.style.setProperty("--size", `${size}px`);
+    delete this.element.dataset["wrapped"];
+    sized(narrow ? ON_PHONES : LARGEST);
+    if (!narrow) {
+      const room = this.lines.key.clientWidth;
+      // What overflows at its beginning does not scroll, so the words themselves are measured.
+      const needed = Math.max(1, ...Object.values(this.words).map((words) => {
+        const boxes = words.map((word) => word.getBoundingClientRect());
+        return Math.max(...boxes.map(({ right }) => right)) - Math.min(...boxes.map(({ left }) => left));
+      }));
+      const size = Math.floor((LARGEST * room) / needed);
+      sized(Math.min(LARGEST, Math.max(SMALLEST, size)));
+      if (size < SMALLEST) this.element.dataset["wrapped"] = "";
+    }
+    this.resized.value = this.resized.peek() + 1;
+  }
+
+  private paint(): void {
+    const { app, given } = this;
+    void this.resized.value;
+    const [active, shares, ink] = [this.active, this.shares.value, INK[app.theme.value]];
+    const frame = this.element.getBoundingClientRect();
+    this.element.classList.toggle("alone", active !== null);
+    const boxes = (side: Side): Box[] => this.words[side].map((word) => {
+      const [{ top, bottom }, { left, right }] = [word.getBoundingClientRect(), (word.querySelector(".written") ?? word).getBoundingClientRect()];
+      return { left: left - frame.left, right: right - frame.left, top: top - frame.top, bottom: bottom - frame.top };
+    });
+    const keys = boxes("key");
+    const queries = given.queries ? boxes("query") : keys;
+    const drawn: { share: number; line: SVGPathElement }[] = [];
+    const numbers: SVGTextElement[] = [];
+    const wrapped = this.element.dataset["wrapped"] !== undefined;
+    const met = { key: new Map<number, number>(), query: new Map<number, number>() };
+    shares?.forEach((row, query) => row.forEach((share, key) => {
+      if (share === null || !(share >= LEAST) || (active && (active.side === "query" ? query : key) !== active.at)) return;
+      if (active) met[active.side === "query" ? "key" : "query"].set(active.side === "query" ? key : query, share);
+      const faint = wrapped && !active ? 0.45 : 1;
+      const line = svgOf("path", {
+        d: thread(this.shape, queries[query]!, keys[key]!, this.rtl),
+        stroke: css(ink.line), fill: "none", "stroke-linecap": "round",
+        "stroke-width": (active ? 1.5 + 10 * share : 0.8 + 8 * share).toFixed(2),
+        "stroke-opacity": (active ? 0.3 + 0.6 * share : faint * Math.min(0.9, 0.05 + share)).toFixed(3),
+      });
+      drawn.push({ share, line });
+      if (!active) return;
+      const far: Side = active.side === "query" ? "key" : "query";
+      const at = numberAt(this.shape, (far === "key" ? keys[key] : queries[query])!, far, this.rtl);
+      const strong = share >= 0.1;
+      numbers.push(svgOf("text", { x: at.x, y: at.y, "text-anchor": at.anchor, fill: css(strong ? ink.line : ink.quiet), "font-size": strong ? 15 : 12.5, "font-weight": strong ? 700 : 400, direction: "ltr" }, percent(share)));
+    }));
+    drawn.sort((a, b) => a.share - b.share);
+    this.threads.replaceChildren(...drawn.map(({ line }) => line), ...numbers);
+    this.threads.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
+    const mark = (side: Side): void => this.words[side].forEach((word, at) => {
+      const own = active !== null && active.at === at && active.side === (given.queries ? side : "query");
+      const share = met[side].get(at);
+      word.classList.toggle("own", own);
+      word.classList.toggle("met", share !== undefined);
+      word.style.setProperty("--share", String(Math.round(100 * Math.min(1, share ?? 0))));
+      word.setAttribute("aria-pressed", String(own && app.word.peek()?.at === at));
+    });
+    mark("key");
+    if (given.queries) mark("query");
+  }
+}
+
+/** A word as it is written, with what is known of it above. */
+function name(app: App, button: HTMLElement, { text, mark, notes }: Word): void {
+  const shown = mark === "end" || mark === "begin" ? app.say(`story.${mark}`) : mark === "gap" ? "\u00a0\u00a0\u00a0\u00a0\u00a0" : text;
+  const written = h("bdi", { className: "written" }, shown);
+  if (mark === "gap") written.setAttribute("aria-label", app.say("story.gap"));
+  replace(button, notes.length ? h("span", { className: "notes" }, ...notes.map((note) => h("bdi", {}, note))) : null, written);
+}
