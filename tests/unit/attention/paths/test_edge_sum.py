@@ -208,3 +208,11 @@ def test_sums_over_many_edges_are_as_exact_as_over_few(config: ScoreConfig | Lea
         results.append([part.detach().double() for part in (context[:, :, 0], context, *gradients)])
     for single, double in zip(*results, strict=True):
         assert float((single - double).abs().max() / double.abs().max().clamp(min=1)) < 3e-6
+
+
+def test_scores_beyond_the_range_of_exponentials_have_the_weights_of_the_definition() -> None:
+    attention = Attention(Dot(), visibility=edges([[0, 1, 2, 0], [1, 0, 1, 2]], self_loops=True))
+    query, key = torch.full((1, 1, 3, 1), 100.0), torch.tensor([3.0, 3.01, -4.0]).view(1, 1, 3, 1)
+    case = (attention, [query, key, torch.randn(1, 1, 3, 4)], None)
+    for ours, exact in zip(*(outcome(case, explained=way, double=False) for way in (False, True)), strict=True):
+        torch.testing.assert_close(ours, exact)
