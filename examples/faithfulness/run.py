@@ -32,6 +32,8 @@ HERE = Path(__file__).parent
 VERSES = HERE.parent / "data" / "verses.tsv.xz"
 UNSEEN = ("8", "27", "43", "45")
 """Ruth, Daniel, John and Romans, the test books of the shipped translator."""
+COLUMNS = {"tau": "τ", "tau_size": "τ of sizes", "first": "same first word", "area": "area of deletion"}
+"""The columns of the page, by the names of figures."""
 ENGLISH = 2
 """The column of the World English Bible."""
 
@@ -76,6 +78,19 @@ def evenly(texts: Sequence[str], count: int) -> list[str]:
     ['a', 'c', 'e']
     """
     return [texts[number * len(texts) // count] for number in range(count)] if len(texts) > count else list(texts)
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The tables of docs/faithfulness.md."""
+    blocks = []
+    for row, measured in results.items():
+        lines = [f"**{row}**, {measured['sentences']} sentences", ""]
+        lines += [f"| | {' | '.join(COLUMNS.values())} |", f"|---|{'---|' * len(COLUMNS)}"]
+        for method, figures in measured["figures"].items():
+            cells = [f"{figures[name]['value']:.2f} ± {figures[name]['error']:.2f}" for name in COLUMNS]
+            lines.append(f"| {method} | {' | '.join(cells)} |")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
 def keep(row: str, measured: Faithfulness, seconds: float, path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from foveate.cli.files import option, pairs_hint
 from foveate.errors import UsageError
+from foveate.suggestion import counted
 from foveate.tasks import TASKS, task_of
 from foveate.tasks.option import (
     columns_argument,
@@ -14,12 +15,15 @@ from foveate.tasks.option import (
     head_arguments,
     machine_arguments,
     metric_names,
+    occlude_argument,
     require_ending,
     require_used,
 )
+from foveate.voice import say
 
 if TYPE_CHECKING:
     from foveate.metrics import Score
+    from foveate.tasks.entry import Entry
 
 
 TRANSLATING = ("source", "target", "columns", "metrics", "precision", "beam", "set")
@@ -83,6 +87,7 @@ examples:
   foveate evaluate run/ --data test.txt --per-class             a tagger or a classifier
   foveate evaluate papers/ --per-class                          a model of nodes, on the test nodes of its graph
   foveate evaluate run/ --text test.txt --context 64            a language model: perplexity, bits per byte
+  foveate evaluate run/ --data test.txt --faithfulness          whether attention tells which words matter
   foveate evaluate --output output.fr --target test.fr          score an existing file
   foveate evaluate --links system.pharaoh --gold gold.pharaoh   alignment error rate
   foveate evaluate run/ --source test.tsv --gold gold.pharaoh   alignment error rate of the model's attention
@@ -114,6 +119,13 @@ examples:
     parser.add_argument("--save", metavar="FILE", help="write the translations, or with --gold the links, to a file")
     parser.add_argument("--report", metavar="FILE", help="write the run's report, with these scores and alignments")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--faithfulness",
+        action="store_true",
+        help="how well attention, gradients and others order the words of each text as leaving them out does, with "
+        "standard errors over texts",
+    )
+    occlude_argument(parser, "--faithfulness")
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)
@@ -134,6 +146,10 @@ def run(arguments: argparse.Namespace) -> int:
     import json
 
     mode = _mode(arguments)
+    if arguments.faithfulness:
+        _print_faithfulness(arguments, mode)
+        return 0
+    require_used(arguments, {"occlude": "--faithfulness"}, (), "without")
     _require_sense(arguments, mode)
     scores = _scored(arguments, mode)
     if isinstance(scores, Mapping):
@@ -198,6 +214,24 @@ def _scored(arguments: argparse.Namespace, mode: str | None) -> "Sequence[Score]
         return _links(arguments.links, arguments.gold)
     if mode == "output":
         return _file(arguments)
+    return _task(arguments, mode).side.evaluate(arguments)
+
+
+def _print_faithfulness(arguments: argparse.Namespace, mode: str | None) -> None:
+    """Print the table of methods. Raises UsageError for options without effect."""
+    import json
+
+    if mode not in ("source", "data", "text"):
+        raise UsageError("--faithfulness needs RUN and a file of texts: --source, --data or --text FILE.")
+    used = ("run", "columns", "target", mode)
+    require_used(arguments, {name: use for name, use in USES.items() if name != mode}, used, "with --faithfulness")
+    measured = _task(arguments, mode).side.faithfulness(arguments)
+    print(json.dumps(measured.plain(), ensure_ascii=False) if arguments.json else measured)
+    say(f"{counted(measured.sentences, 'text')}; {measured.note}.")
+
+
+def _task(arguments: argparse.Namespace, mode: str | None) -> "Entry":
+    """The task of a run. Raises UsageError for a file of another task."""
     from foveate.cli.setup import prepare_machine
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
@@ -209,7 +243,7 @@ def _scored(arguments: argparse.Namespace, mode: str | None) -> "Sequence[Score]
             f"Use {option(task.first)}.{pairs_hint(task.name, name)}"
         )
     prepare_machine(arguments, quiet=True)
-    return task.side.evaluate(arguments)
+    return task
 
 
 def _file(arguments: argparse.Namespace) -> "list[Score]":

@@ -11,6 +11,7 @@ from foveate.tasks.option import (
     decode_arguments,
     head_arguments,
     machine_arguments,
+    occlude_argument,
     port,
     require_ending,
     require_used,
@@ -28,6 +29,7 @@ examples:
   foveate look run/ "A man is riding a bicycle ."                 draws in the terminal
   foveate look run/ "…" --out alignment.svg --words
   foveate look run/ "…" --target "…" --out links.pharaoh
+  foveate look run/ "…" --why bicycle                             what mattered for a word, beside attention
   foveate look gpt/ "To be, or not to be" --layer 0               the attention of each piece to those before it
   foveate look papers/ --node 31336                               the edges that the class of a node depends on
   foveate look run/ "…" --html page.html                          one file, works offline
@@ -38,8 +40,8 @@ examples:
   foveate look kept.trace --steps 2 --out steps.pdf               one query's attention, term by term
 
 The viewer is reachable from this machine only, at an address that cannot be guessed. The extension of --out chooses the
-format: .svg .pdf .png .txt .pharaoh, with --steps .svg .pdf .png .tex .txt, and for the words of a recording with their
-times .TextGrid .ctm .json .svg .pdf .png .txt
+format: .svg .pdf .png .txt .pharaoh, with --steps .svg .pdf .png .tex .txt, with --why .svg .pdf .png .json .txt, and
+for the words of a recording with their times .TextGrid .ctm .json .svg .pdf .png .txt
 """
     parser.add_argument("run", metavar="RUN", help="the run folder, or the folder of a trace")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
@@ -69,6 +71,15 @@ times .TextGrid .ctm .json .svg .pdf .png .txt
         help="the formula term by term with the numbers of one query, by number from 0 or by its piece; with --out as "
         "picture (.svg .png .pdf), LaTeX (.tex) or text",
     )
+    parser.add_argument(
+        "--why",
+        nargs="?",
+        const="",
+        metavar="WORD",
+        help="which input words mattered for each word of the answer, or for this one (by number from 0, or as "
+        "written): attention, gradients and leave-one-out side by side; write it after the text",
+    )
+    occlude_argument(parser, "--why")
     parser.add_argument("--dpi", type=count, metavar="N", help="pixels per inch of a PNG (default 192)")
     parser.add_argument(
         "--scale",
@@ -92,6 +103,12 @@ FILES = ("html", "trace", *FIGURES)
 def run(arguments: argparse.Namespace) -> int:
     from foveate.inspect.trace import is_trace
 
+    if arguments.why is not None:
+        from foveate.cli.why import explain
+
+        explain(arguments)
+        return 0
+    require_used(arguments, {"occlude": "--why"}, (), "without")
     of_trace, written = is_trace(arguments.run), any(getattr(arguments, kind) for kind in FILES)
     drawn = arguments.out is not None or arguments.steps is not None
     drawn = drawn or not (of_trace or written or arguments.viewed is not None)

@@ -205,6 +205,15 @@ def head_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def occlude_argument(parser: argparse.ArgumentParser, option: str) -> None:
+    parser.add_argument(
+        "--occlude",
+        choices=["remove", "unknown", "mask"],
+        help=f"with {option}: how a word is switched off; by default it is removed, for taggers it becomes the unknown "
+        "word, in texts with gaps a gap",
+    )
+
+
 def chunks(texts: list[str]) -> Iterator[list[str]]:
     """The texts of the command line, or the lines of standard input, some at a time."""
     from foveate.data.text import read_lines

@@ -225,7 +225,8 @@ class Side(ABC):
         reader = self.reader(arguments, text)
         self.require_words(reader, "--why")
         answer: Answer = reader.answer(text)
-        return answer
+        chosen = arguments.site if arguments.layer is None else str(arguments.layer)
+        return answer if chosen is arguments.head is None else answer.seen_at(chosen, arguments.head)
 
     def texts(self, model: Any, arguments: argparse.Namespace) -> Iterable[str]:
         """The texts of the file that `evaluate` names."""

@@ -143,6 +143,16 @@ class Answer:
         """The attention that `look` shows; the model passes once for it. Raises UsageError for a model without it."""
         return self.look()
 
+    def seen_at(self, site: str | None, head: int | None) -> "Answer":
+        """The answer with another attention to show, by the number or the name of a site, and its head."""
+
+        def look() -> View:
+            view = self.view
+            number = view.site if site is None else view.trace.index(int(site) if site.isdecimal() else site)
+            return view.at(number, head)
+
+        return replace(self, look=look)
+
     @property
     def possible(self) -> Bool[np.ndarray, "outputs inputs"]:
         """`visible` for all pairs."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from foveate.errors import DataError
 from foveate.inspect.attribution.answer import Answer, Way
+from foveate.inspect.attribution.occlusion import MASKED
 from foveate.inspect.attribution.reason import Why, why
 
 MEASURES = {
@@ -73,6 +74,12 @@ class Faithfulness:
             lines.append(f"| {method} | {' | '.join(str(figures[name]) for name in MEASURES)} |")
         lines += [f"| {method} | {' | '.join('—' * len(MEASURES))} |" for method in self.skipped]
         return "\n".join(lines)
+
+    @property
+    def note(self) -> str:
+        """The measurement in words."""
+        meanings = "; ".join(f"{name}: {words}" for name, words in MEASURES.items())
+        return f"words are {MASKED[self.way]}; means with standard errors over texts; {meanings}"
 
     def plain(self) -> dict[str, object]:
         """The figures as plain data for JSON; a figure that is not known is null."""

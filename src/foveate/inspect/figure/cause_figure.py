@@ -7,7 +7,7 @@ from typing import Any
 from foveate.inspect.caption import fit, printable
 from foveate.inspect.figure.element import FONTS, text_element
 from foveate.inspect.figure.letter import width as text_width
-from foveate.inspect.figure.svg_layout import CAPTION, GAP, LABEL, LONGEST, PAD, TITLE
+from foveate.inspect.figure.svg_layout import CAPTION, GAP, LABEL, LONGEST, PAD, TITLE, Pixels
 
 ROW, CELL = 22, 44
 """The height of a row, and the width of a column at least, in pixels."""
@@ -75,10 +75,8 @@ def _block(
         for x, wide, score, possible in zip(lefts, columns, scores, output["possible"], strict=True):
             if possible and score is not None:
                 yield _cell(x, y, wide, score / largest)
-                strong = abs(score) / largest > 0.6
-                yield _text(
-                    x + wide / 2, y + ROW - 7, f"{round(score, 2) + 0.0:.2f}", "centre", "#ffffff" if strong else INK
-                )
+                ink, shown = "#ffffff" if abs(score) > 0.6 * largest else INK, f"{round(score, 2) + 0.0:.2f}"
+                yield _text(x + wide / 2, y + ROW - 7, shown, "centre", ink)
         for number, name in enumerate(FIGURES):
             value = output["figures"][method][name]
             shown = "—" if value is None else f"{round(value, 2) + 0.0:.2f}"
@@ -112,7 +110,7 @@ def _chart(curve: Mapping[str, Any], methods: Sequence[str], frame: tuple[int, i
 
 
 def _text(
-    x: float, y: float, text: str, side: str = "left", ink: str = INK, *, size: int = 0, bold: bool = False
+    x: Pixels, y: Pixels, text: str, side: str = "left", ink: str = INK, *, size: int = 0, bold: bool = False
 ) -> str:
     style = f'font-size="{size or CAPTION}"' + (' font-weight="bold"' if bold else "")
     return text_element(x, y, text, side, f'fill="{ink}"', style)

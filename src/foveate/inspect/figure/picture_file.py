@@ -135,20 +135,33 @@ def _pictured(drawing: str, path: str | Path, title: str | None, dpi: int | floa
     return path
 
 
-def write_drawing(drawing: str, text: str, path: str | Path, *, title: str, dpi: int | float = DPI) -> Path:
-    """Write a drawing of a graph as `.svg`, `.pdf` or `.png`, or its lines of text as `.txt`, by the file's ending.
+def write_drawing(
+    drawing: str,
+    text: str,
+    path: str | Path,
+    *,
+    title: str,
+    what: str = "graph",
+    json: str | None = None,
+    dpi: int | float = DPI,
+) -> Path:
+    """Write a drawing, such as of a graph, as `.svg`, `.pdf` or `.png`, its lines of text as `.txt`, or its numbers as
+    `.json` if they are given, by the file's ending.
 
     Raises `UsageError`, which lists the endings, for another ending, and `DataError` if the file cannot be written.
     """
     path = Path(path)
-    endings = {kind: KINDS[kind] for kind in PICTURES} | {".txt": "its weights"}
+    texts = {".txt": text} | ({} if json is None else {".json": json})
+    endings = {kind: KINDS[kind] for kind in PICTURES} | {".txt": "its numbers as text"}
+    endings |= {} if json is None else {".json": "all numbers"}
     if path.suffix.lower() not in endings:
         choices = "; ".join(f"{kind} ({what})" for kind, what in endings.items())
         raise UsageError(
-            f"{path}: a graph is not written as {path.suffix or 'a file without ending'!r}. Choose {choices}."
+            f"{path}: a {what} is not written as {path.suffix or 'a file without ending'!r}. Choose {choices}."
         )
-    content = f"{text}\n".encode() if path.suffix.lower() == ".txt" else _drawn(drawing, path, title, dpi)
-    written(path, content, "graph")
+    ending = path.suffix.lower()
+    content = f"{texts[ending]}\n".encode() if ending in texts else _drawn(drawing, path, title, dpi)
+    written(path, content, what)
     return path
 
 

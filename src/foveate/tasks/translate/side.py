@@ -165,7 +165,8 @@ class TranslateSide(Side):
         sight = self.sight(arguments, text)
         translator = sight.translator
         translator.head = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
-        return translator.answer(sight.translation)
+        answer = translator.answer(sight.translation)
+        return answer if arguments.site is None else answer.seen_at(arguments.site, arguments.head)
 
     def texts(self, model: Translator, arguments: argparse.Namespace) -> list[str]:
         return [pair.source for pair in pairs_of(arguments)]
