@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from foveate.data.sparse_row import SparseRows, whole_numbers
+from foveate.data.sparse_row import SparseRows, unchanging, whole_numbers
 
 SPLITS = ("train", "valid", "test")
 """The names of the groups that nodes are divided into."""
@@ -22,7 +22,8 @@ class Graph:
     """Nodes with features, and edges between them.
 
     Node i sees node j where there is an edge j → i. Edges of an undirected graph stand here once, with the smaller
-    number first, and are looked along both ways. Edges are sorted by source and then by target.
+    number first, and are looked along both ways. Edges are sorted by source and then by target. Features and edges are
+    read-only copies: `dataclasses.replace` makes another graph.
 
     >>> graph = Graph(features=np.eye(4, dtype=np.float32), edges=np.array([[2, 1], [1, 0]]))
     >>> graph.edges.tolist(), graph.isolated.tolist()
@@ -51,7 +52,7 @@ class Graph:
 
     def __post_init__(self) -> None:
         if not isinstance(self.features, SparseRows):
-            object.__setattr__(self, "features", np.ascontiguousarray(self.features, dtype=np.float32))
+            object.__setattr__(self, "features", unchanging(np.ascontiguousarray(self.features, dtype=np.float32)))
             _require_finite("features", "node", self.features)
         self._sort_edges()
         if self.names and len(self.names) != len(self):
@@ -232,14 +233,14 @@ class Graph:
             one, other = edges[:, twice[0]].tolist()
             both = "" if self.directed else ", perhaps once in each direction: an undirected edge is given once"
             raise ValueError(f"The edge between nodes {one} and {other} stands twice{both}. Remove one.")
-        object.__setattr__(self, "edges", edges)
+        object.__setattr__(self, "edges", unchanging(edges))
         if self.edge_features is None:
             return
         features = np.asarray(self.edge_features, dtype=np.float32)
         if len(features) != edges.shape[1]:
             raise ValueError(f"There are {edges.shape[1]} edges, but features of {len(features)}.")
         _require_finite("edge features", "edge", features)
-        object.__setattr__(self, "edge_features", np.ascontiguousarray(features[order]))
+        object.__setattr__(self, "edge_features", unchanging(np.ascontiguousarray(features[order])))
 
     def _require_labels(self) -> None:
         if self.labels is None:

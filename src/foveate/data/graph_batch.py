@@ -80,7 +80,7 @@ def tensor_of(parts: Sequence[np.ndarray | SparseRows]) -> Tensor | SparseVector
     sparse = [part for part in parts if isinstance(part, SparseRows)]
     if len(sparse) == len(parts):
         rows = SparseRows.join(sparse)
-        pointers, columns, values = map(torch.from_numpy, (rows.pointers, rows.columns, rows.values))
+        pointers, columns, values = map(torch.tensor, (rows.pointers, rows.columns, rows.values))
         return SparseVectors(pointers, columns, values, rows.width)
     dense = [part.dense() if isinstance(part, SparseRows) else part for part in parts]
     return torch.from_numpy(np.concatenate(dense))

@@ -107,17 +107,17 @@ def processor_of(rows: RowMaker) -> dict[str, Any]:
             f'the rows have fit="{rows.fit}", and ViTImageProcessor stretches pictures of another shape. If all '
             'pictures have the same shape, pass dataclasses.replace(rows, fit="stretch")'
         )
-    given = rows if isinstance(rows, ProcessedPictures) else None
-    scaled = rows.size if given is None else given.scaled_size
+    processed = rows if isinstance(rows, ProcessedPictures) else None
+    scaled = rows.size if processed is None else processed.scaled_size
     cut = {"do_center_crop": True, "crop_size": _sides(rows.size)} if scaled != rows.size else {"do_center_crop": False}
     return {
         "image_processor_type": f"{DEIT if scaled != rows.size else 'ViT'}ImageProcessor",
         "do_resize": True,
         "size": _sides(scaled),
-        "resample": BILINEAR if given is None else given.resampling,
+        "resample": BILINEAR if processed is None else processed.resampling,
         **cut,
         "do_rescale": True,
-        "rescale_factor": 1 / 255 if given is None else given.factor,
+        "rescale_factor": 1 / 255 if processed is None else processed.factor,
         "do_normalize": True,
         "image_mean": np.broadcast_to(rows.mean, rows.channels).tolist(),
         "image_std": np.broadcast_to(rows.deviation, rows.channels).tolist(),

@@ -24,6 +24,14 @@ def whole_numbers(what: str, numbers: Any) -> Int[np.ndarray, "..."]:
     return np.asarray(array, dtype=np.int64, order="C")
 
 
+def unchanging(array: np.ndarray) -> np.ndarray:
+    """The array where it is read-only, otherwise a read-only copy, so that what is kept of it stays true."""
+    if array.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SparseRows:
     """The numbers of row i are `values[pointers[i]:pointers[i + 1]]`, in the columns at the same places.
@@ -61,6 +69,8 @@ class SparseRows:
         if len(odd):
             row = int(np.searchsorted(ends, odd[0], side="right")) - 1
             raise ValueError(f"Row {row} has the value {self.values[odd[0]]}. Replace it by a number.")
+        for name in ("pointers", "columns", "values"):
+            object.__setattr__(self, name, unchanging(getattr(self, name)))
 
     @classmethod
     def of(cls, rows: Sequence[dict[int, float]], *, width: int) -> "SparseRows":

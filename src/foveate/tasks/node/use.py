@@ -98,7 +98,7 @@ class NodeClassifier(Looking):
             raise TypeError(f"Names of nodes are a list, got the string {names!r}. Write [{names!r}].")
         numbers = np.arange(len(self.graph)) if names is None else np.array([self.number(one) for one in names], int)
         classes, answers = self.like.classes, list[ClassifiedNode]()
-        for number, shares in zip(numbers.tolist(), self._probabilities[numbers], strict=True):
+        for number, shares in zip(numbers.tolist(), self._probabilities()[numbers], strict=True):
             order = shares.argsort(descending=True, stable=True).tolist()
             answers.append(ClassifiedNode(self.graph.name(number), {classes[one]: float(shares[one]) for one in order}))
         return answers
@@ -107,7 +107,7 @@ class NodeClassifier(Looking):
         """Predicted classes of labelled nodes and the right ones, for scores."""
         assert self.graph.labels is not None
         names = self.like.classes
-        predicted = self._probabilities[torch.from_numpy(nodes)].argmax(1).tolist()
+        predicted = self._probabilities()[torch.from_numpy(nodes)].argmax(1).tolist()
         gold = self.graph.labels[nodes].tolist()
         return Predicted(labels=[[names[one]] for one in predicted], gold=[[names[one]] for one in gold])
 
@@ -196,7 +196,6 @@ class NodeClassifier(Looking):
     def _batch(self) -> GraphBatch:
         return GraphBatch.of([scaled(self.graph, self.scale, self.like)])
 
-    @cached_property
     def _probabilities(self) -> Float[Tensor, "nodes classes"]:
         with torch.inference_mode():
             shares: Tensor = self.model(self._batch).float().softmax(-1)

@@ -1,0 +1,47 @@
+"""Nodes in use: answers follow the model's weights, and a graph cannot change under them."""
+
+import numpy as np
+import pytest
+import torch
+
+from foveate.data.graph import Graph
+from foveate.data.graph_batch import GraphBatch
+from foveate.data.sparse_row import SparseRows
+from foveate.tasks.node.task import NodeConfig
+from foveate.tasks.node.use import NodeClassifier
+
+
+def graph(features: np.ndarray, edges: np.ndarray) -> Graph:
+    return Graph(features=features, edges=edges, labels=np.array([0, 1, 0, 1]), classes=("a", "b"))
+
+
+def test_answers_are_those_of_the_weights_after_a_change() -> None:
+    known = graph(np.eye(4, dtype=np.float32), np.array([[0, 1, 2], [1, 2, 3]]))
+    classifier = NodeClassifier(NodeConfig().built(known), known)
+    before = classifier.classify(["0"])
+    with torch.no_grad():
+        for weight in classifier.model.parameters():
+            weight.mul_(-3)
+    fresh = NodeClassifier(classifier.model, known).classify(["0"])
+    assert classifier.classify(["0"]) == fresh != before
+
+
+def test_a_graph_keeps_its_numbers_when_the_arrays_that_it_was_made_of_change() -> None:
+    features, edges, between = np.eye(4, dtype=np.float32), np.array([[0, 1], [1, 2]]), np.ones((2, 1), np.float32)
+    known = Graph(features=features, edges=edges, edge_features=between)
+    features[:], edges[:], between[:] = 7, 3, 9
+    assert known.features[0].tolist() == [1, 0, 0, 0]
+    assert (known.edges.tolist(), known.edge_features.tolist()) == ([[0, 1], [1, 2]], [[1], [1]])
+    for array in (known.features, known.edges, known.edge_features):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_sparse_rows_keep_their_numbers_and_batches_have_numbers_of_their_own() -> None:
+    values = np.array([1.0, 2.0], np.float32)
+    rows = SparseRows(pointers=np.array([0, 1, 2]), columns=np.array([0, 1]), values=values, width=2)
+    values[:] = 5
+    assert rows.dense().tolist() == [[1, 0], [0, 2]]
+    batch = GraphBatch.of([Graph(features=rows, edges=np.zeros((2, 0), np.int64))])
+    batch.features.values.zero_()
+    assert rows.dense().tolist() == [[1, 0], [0, 2]]
