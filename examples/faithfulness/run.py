@@ -87,7 +87,7 @@ def tables(results: dict[str, Any]) -> str:
         lines = [f"**{row}**, {measured['sentences']} sentences", ""]
         lines += [f"| | {' | '.join(COLUMNS.values())} |", f"|---|{'---|' * len(COLUMNS)}"]
         for method, figures in measured["figures"].items():
-            cells = [f"{figures[name]['value']:.2f} ± {figures[name]['error']:.2f}" for name in COLUMNS]
+            cells = [f"{figures[name]['value']:z.2f} ± {figures[name]['error']:.2f}" for name in COLUMNS]
             lines.append(f"| {method} | {' | '.join(cells)} |")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
