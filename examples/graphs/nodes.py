@@ -9,7 +9,8 @@ Kipf and Welling 2017, section 5.2. Training ends when 200 steps have not brough
 1,000.
 
 The files of these graphs, which are not bundled, are those of the repository kimiyoung/planetoid; save a graph with
-`foveate.data.graph_archive.write_graph`. Any other graph that `foveate train node` reads will do.
+`foveate.data.graph_archive.write_graph`. Any other graph that `foveate train node` reads will do, such as those that
+`references.py` makes.
 """
 
 import argparse

@@ -141,13 +141,15 @@ class Graph:
         """
         if self.labels is None:
             raise ValueError("Nodes cannot be drawn by class without labels. Give the graph labels.")
-        order = np.random.default_rng(seed).permutation(len(self))
+        generator = np.random.default_rng(seed)
+        order = generator.permutation(len(self))
         of_class = [order[self.labels[order] == number] for number in range(len(self.classes))]
         for name, nodes in zip(self.classes, of_class, strict=True):
             if len(nodes) < per_class:
                 raise ValueError(f"The class {name!r} has {len(nodes)} nodes, and {per_class} are to be drawn.")
         train = np.concatenate([nodes[:per_class] for nodes in of_class])
-        rest = order[(self.labels[order] != UNLABELLED) & ~np.isin(order, train)]
+        # In another order: the beginning of the first one has lost its nodes of rare classes to training.
+        rest = generator.permutation(np.setdiff1d(np.flatnonzero(self.labels != UNLABELLED), train))
         if len(rest) < valid + test:
             raise ValueError(
                 f"{len(rest)} labelled nodes are left for validation and test, and {valid} + {test} are to be drawn. "

@@ -109,6 +109,17 @@ def test_splits_are_drawn_from_a_seed_and_share_no_node() -> None:
         graph.divided(per_class=4, valid=100, test=100)
 
 
+def test_validation_and_test_draw_alike_from_the_nodes_that_training_leaves() -> None:
+    labels = np.repeat([0, 1], [270, 30])
+    graph = Graph(
+        features=np.ones((300, 1), np.float32), edges=np.zeros((2, 0)).astype(int), labels=labels, classes=tuple("ab")
+    )
+    splits = [graph.divided(per_class=20, valid=100, test=100, seed=seed).splits for seed in range(50)]
+    rare = [sum(int(labels[split[name]].sum()) for split in splits) for name in ("valid", "test")]
+    expected = 50 * 100 * 10 / 260
+    assert all(abs(count - expected) < 5 * expected**0.5 for count in rare)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
