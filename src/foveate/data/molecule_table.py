@@ -153,8 +153,8 @@ def _target_columns(path: Path | str, header: Sequence[str], smiles: int, names:
     for name in names:
         if name not in others:
             raise DataError(
-                f"{path} has no column {short(name)} beside SMILES.{did_you_mean(name, others)} Its columns are "
-                f"{listing(map(repr, header), 20)}."
+                f"{path} has no column {short(name)} beside SMILES.{did_you_mean(name, others)} There are: "
+                f"{listing(map(repr, others), 20) or 'none'}."
             )
     return [header.index(name) for name in names]
 

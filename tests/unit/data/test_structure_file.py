@@ -9,6 +9,7 @@ from rdkit import Chem
 
 from foveate.data.molecule import read_molecule
 from foveate.data.molecule_table import read_molecule_table, read_smiles
+from foveate.data.structure_file import read_records
 from foveate.errors import DataError
 
 MOLECULES = {"F/C=C/F": "1.5", "c1ccccc1O": "", "[Na+].[Cl-]": "-2", "N[C@@H](C)C(=O)O": "0"}
@@ -54,7 +55,8 @@ def test_a_record_that_is_not_a_molecule_is_refused_with_its_number_and_reason(
     records = path.read_text().split("$$$$\n")
     broken = {
         "Explicit valence": records[1].replace("  6  7  1", "  6  7  3"),  # an aromatic carbon with a triple bond
-        "": "words\n",
+        "not a molecule": "words\n",
+        "no lines": "",
         "without atoms": "\n\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n",
     }
     for reason, record in broken.items():
@@ -62,9 +64,9 @@ def test_a_record_that_is_not_a_molecule_is_refused_with_its_number_and_reason(
         line = records[0].count("\n") + 2
         with pytest.raises(DataError) as refusal:
             read_molecule_table(path, targets=["log S"])
-        assert str(refusal.value).startswith(f"{path}:{line}: record 2 is ")
+        assert str(refusal.value).startswith(f"{path}:{line}: record 2 ")
         assert reason in str(refusal.value)
-        assert str(refusal.value).endswith("Correct it, or remove the record.")
+        assert str(refusal.value).endswith(("Correct it, or remove the record.", "Remove this line $$$$."))
     assert capfd.readouterr() == ("", "")
 
 
@@ -77,3 +79,32 @@ def test_a_file_without_records_and_a_wrong_name_of_a_value_are_refused(path: Pa
     path.write_text(path.read_text().replace("\n-2\n", "\nlow\n"))
     with pytest.raises(DataError, match=r"m\.sdf:\d+: log S is 'low', and must be a number"):
         read_molecule_table(path, targets=["log S"])
+
+
+def test_values_that_a_reader_could_drop_are_refused_with_their_line(path: Path) -> None:
+    first, *rest = path.read_text().split("$$$$\n")
+    line = first.count("\n")
+    kinds = {
+        ">  <note>\na\n\nb\n\n": (4, "stands where a line such as > <name>"),  # an empty line within a value
+        ">  DT12\n3\n\n": (1, "stands where a line such as > <name>"),
+        ">  <note>\na\n>  <y>\n3\n\n": (3, "an empty line must end the value before"),
+        ">  <log S>\n2\n\n": (1, "record 1 has two values of 'log S'"),
+        rest[0]: (1, "stands where a line such as > <name>"),  # a record without the line at its end
+    }
+    for addition, (place, reason) in kinds.items():
+        path.write_text("$$$$\n".join([first + addition, *rest]))
+        with pytest.raises(DataError) as refusal:
+            read_smiles(path)
+        assert str(refusal.value).startswith(f"{path}:{line + place}: ")
+        assert reason in str(refusal.value)
+
+
+def test_values_of_several_lines_private_names_and_titles_with_tabs_are_read(path: Path) -> None:
+    first, *rest = path.read_text().replace("molecule 0", "\tmolecule\t0 ").split("$$$$\n")
+    values = ">  <note>\na > b\n>5\n\n> 7 <_y> (A-1)\n3\n\n>  <none>\n\n\n><last>\n4\n"
+    path.write_text("$$$$\n".join([first + values, *rest]).replace("\n", "\r\n"), newline="")
+    record = next(read_records(path))
+    assert record.name == "molecule 0"
+    assert record.values == {
+        "smiles": "not read", "log S": "1.5", "note": "a > b\n>5", "_y": "3", "none": "", "last": "4"
+    }  # fmt: skip
