@@ -25,8 +25,11 @@ def whole_numbers(what: str, numbers: Any) -> Int[np.ndarray, "..."]:
 
 
 def unchanging(array: np.ndarray) -> np.ndarray:
-    """The array where it is read-only, otherwise a read-only copy, so that what is kept of it stays true."""
-    if array.flags.writeable:
+    """The array where nothing can write to it, otherwise a read-only copy, so that what is kept of it stays true."""
+    whole: Any = array
+    while isinstance(whole, np.ndarray) and not whole.flags.writeable:
+        whole = whole.base  # a read-only view of another array changes with it
+    if isinstance(whole, np.ndarray):
         array = array.copy()
         array.flags.writeable = False
     return array

@@ -29,7 +29,11 @@ def test_answers_are_those_of_the_weights_after_a_change() -> None:
 def test_a_graph_keeps_its_numbers_when_the_arrays_that_it_was_made_of_change() -> None:
     features, edges, between = np.eye(4, dtype=np.float32), np.array([[0, 1], [1, 2]]), np.ones((2, 1), np.float32)
     known = Graph(features=features, edges=edges, edge_features=between)
+    view = features.view()
+    view.flags.writeable = False  # which the array below it changes all the same
+    viewing = Graph(features=view, edges=edges)
     features[:], edges[:], between[:] = 7, 3, 9
+    assert viewing.features[0].tolist() == [1, 0, 0, 0]
     assert known.features[0].tolist() == [1, 0, 0, 0]
     assert (known.edges.tolist(), known.edge_features.tolist()) == ([[0, 1], [1, 2]], [[1], [1]])
     for array in (known.features, known.edges, known.edge_features):
