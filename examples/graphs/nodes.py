@@ -67,8 +67,9 @@ def trained(graph: Path, place: Path, settings: Sequence[str], seed: int) -> dic
     """The figures of a run: accuracy and mean F1 on the test nodes in per cent, steps, and the processor's seconds."""
     files = {"data": {"edges": str(graph.absolute())}}
     suggestion = SIDE.suggest(build(SIDE.run_config, files), Allowance(cores=1))
-    chosen = {**suggestion.settings, "data": {**suggestion.settings["data"], **files["data"]}}
-    config = build(SIDE.run_config, override(chosen, [*settings, f"seed={seed}", f"train.seed={seed}"]))
+    suggested = {**suggestion.settings, "data": {**suggestion.settings["data"], **files["data"]}}
+    chosen = override(suggested, [*settings, f"seed={seed}", f"train.seed={seed}"])
+    config = build(SIDE.run_config, chosen)
     started = time.process_time()
     task = SIDE.prepare(config, place)
     create_run(place, SIDE.entry.name, chosen, task.digests)

@@ -266,6 +266,7 @@ def test_the_example_trains_models_and_keeps_their_figures(
         "GCN, train.steps=5": ["0", "1"],
     }
     assert "| GCN, train.steps=5 |" in capsys.readouterr().out.splitlines()[-1]
+    assert len(NodeClassifier.load(tmp_path / "runs/places-GCN-1").classify(["n5"])) == 1
 
 
 @pytest.mark.parametrize(
