@@ -10,6 +10,7 @@ import pytest
 
 from foveate.errors import UsageError
 from foveate.inspect.attribution import leave_one_out
+from foveate.storage.shipped import run_folder
 from foveate.tasks import TASKS
 from foveate.tasks.translate.use import Translator
 
@@ -39,16 +40,36 @@ def test_reasons_are_printed_and_written_with_the_numbers_of_python(
     assert (tmp_path / "a.svg").read_text().count("<polyline") == 1 + len(METHODS)
 
 
-def test_a_file_of_texts_is_measured(foveate: Any, trained: Path, tmp_path: Path) -> None:
-    source = tmp_path / "source.txt"
-    source.write_text("abc\n\ncabd\n")
-    options = ("--source", source, "--target", source, "--faithfulness", "--no-tune")
-    said = foveate("evaluate", trained, *options)
+def test_a_file_of_texts_is_measured(foveate: Any, tmp_path: Path) -> None:
+    source, pairs = tmp_path / "source.txt", tmp_path / "pairs.tsv"
+    source.write_text("A man\n\nA dog\n")
+    pairs.write_text("A man\tUn homme\n\nA dog\tUn chien\n")
+    options = ("--faithfulness", "--no-tune")
+    said = foveate("evaluate", "en-fr", "--source", source, *options)
     assert said.code == 0, said.err
     assert "| leave-one-out | 1.000 ± 0.000 |" in said.out
     assert "2 texts" in said.err
-    plain = json.loads(foveate("evaluate", trained, *options, "--json", "--occlude", "unknown").out)
-    assert (plain["sentences"], plain["way"], list(plain["figures"])) == (2, "unknown", METHODS)
+    plain = json.loads(foveate("evaluate", "en-fr", "--source", pairs, *options, "--json", "--occlude", "unknown").out)
+    assert (plain["sentences"], plain["way"], set(plain["figures"])) == (2, "unknown", {*METHODS, "rollout"})
+
+
+def test_texts_without_an_answer_are_left_out_by_name(
+    monkeypatch: pytest.MonkeyPatch, foveate: Any, tmp_path: Path
+) -> None:
+    translator = Translator.load(run_folder("en-fr"))
+    with pytest.raises(UsageError, match="The translation has no words"):
+        translator.answer(translator.forced("A man .", ""))
+    whole = Translator.answer
+
+    def answer(self: Translator, text: Any) -> Any:
+        return whole(self, self.forced(text, "") if text == "A dog ." else text)
+
+    monkeypatch.setattr(Translator, "answer", answer)
+    (tmp_path / "source.txt").write_text("A dog .\nA man\n")
+    said = foveate("evaluate", "en-fr", "--source", tmp_path / "source.txt", "--faithfulness", "--no-tune")
+    assert (said.code, "Left out 1 text of 2. The first: The translation has no words" in said.err) == (0, True), (
+        said.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,13 +92,16 @@ def test_options_without_effect_are_refused(foveate: Any, words: str, said: str)
 def test_words_and_ways_that_are_not_there_are_named(foveate: Any, trained: Path, tmp_path: Path) -> None:
     look = ("look", trained, "abc", "--target", "cba", "--no-tune", "--why")
     assert "The answer has no word 'z'. It has 0 c, 1 b, 2 a." in foveate(*look, "z").err
+    assert "\nb  (ln p" in f"\n{foveate('look', trained, 'abc', '--target', 'b.', '--no-tune', '--why', 'b').out}"
+    assert "There is no head 9" in foveate(*look, "--head", "9").err
+    assert "There is no layer 9" in foveate(*look, "--layer", "9").err
     assert "does not mask words. Choose one of: remove, unknown." in foveate(*look, "--occlude", "mask").err
     assert "a table of reasons is not written as '.html'" in foveate(*look, "--out", tmp_path / "a.html").err
     with pytest.raises(UsageError, match="a run of the task caption that reads no words has none"):
         TASKS["caption"].side.require_words(object(), "--why")
 
 
-def test_the_page_has_the_figures_of_the_results_and_the_script_measures_them(trained: Path, tmp_path: Path) -> None:
+def test_the_page_has_the_figures_of_the_results_and_the_script_measures_them(tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("faithfulness_example", EXAMPLE / "run.py")
     assert spec is not None
     assert spec.loader is not None
@@ -85,7 +109,7 @@ def test_the_page_has_the_figures_of_the_results_and_the_script_measures_them(tr
     spec.loader.exec_module(script)
     page = (EXAMPLE.parents[1] / "docs" / "faithfulness.md").read_text(encoding="utf-8")
     assert script.tables(json.loads((EXAMPLE / "results.json").read_text(encoding="utf-8"))) in page
-    (tmp_path / "source.tsv").write_text("abc\tcba\nab\tba\n")
-    options = ("--run", str(trained), "--data", str(tmp_path / "source.tsv"), "--results", str(tmp_path / "r.json"))
+    (tmp_path / "source.tsv").write_text("A man .\tUn homme .\nA dog .\tUn chien .\n")
+    options = ("--run", "en-fr", "--data", str(tmp_path / "source.tsv"), "--results", str(tmp_path / "r.json"))
     assert script.main(["a row", "--sentences", "1", *options]) == 0
     assert json.loads((tmp_path / "r.json").read_text())["a row"]["sentences"] == 1

@@ -1,6 +1,7 @@
 """foveate look --why"""
 
 import argparse
+import re
 from collections.abc import Sequence
 
 from foveate.errors import UsageError
@@ -41,6 +42,8 @@ def explain(arguments: argparse.Namespace) -> None:
     task = task_of(read_run(run_folder(arguments.run)))
     prepare_machine(arguments, quiet=True)
     answer = task.side.answer(arguments, text)
+    if any(getattr(arguments, name) is not None for name in ("site", "layer", "head")):
+        answer.view  # noqa: B018 -- `why` would only leave out the methods of an attention that is not there.
     reasons = why(answer, outputs=_chosen(arguments.why, answer.outputs), way=arguments.occlude)
     if arguments.out is None:
         print(reasons)
@@ -54,12 +57,18 @@ def explain(arguments: argparse.Namespace) -> None:
 
 
 def _chosen(name: str, outputs: Sequence[str]) -> list[int] | None:
-    """The numbers of the output words that --why names; None: all. A tag is named by its word."""
+    """The numbers of the output words that --why names; None: all. A tag is named by its word, and punctuation at a
+    word's ends may be left out.
+    """
     if not name:
         return None
     if name.isdecimal() and int(name) < len(outputs):
         return [int(name)]
-    chosen = [number for number, word in enumerate(outputs) if name in (word, word.rpartition("/")[0])]
+    chosen = [
+        number
+        for number, word in enumerate(outputs)
+        if name in (word, word.rpartition("/")[0], re.sub(r"^\W+|\W+$", "", word))
+    ]
     if not chosen:
         some = ", ".join(f"{number} {word}" for number, word in enumerate(outputs[:12]))
         more = f" … {len(outputs) - 1}" if len(outputs) > 12 else ""

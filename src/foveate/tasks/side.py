@@ -5,7 +5,7 @@ import argparse
 import dataclasses
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from foveate.inspect.attribution import Answer, Faithfulness, faithfulness
 from foveate.inspect.rerun import Rerunner
 from foveate.metrics import Score
 from foveate.storage.run import read_run
-from foveate.suggestion import did_you_mean
+from foveate.suggestion import counted, did_you_mean
 from foveate.tasks.entry import Entry
 from foveate.tasks.exported import Exported, Note
 from foveate.tasks.length_group import grouped
@@ -233,13 +233,30 @@ class Side(ABC):
         raise NotImplementedError
 
     def faithfulness(self, arguments: argparse.Namespace) -> Faithfulness:
-        """The figures of `foveate evaluate --faithfulness` over the texts of a file. Raises UsageError for things
-        without words.
+        """The figures of `foveate evaluate --faithfulness` over the texts of a file. A text without an answer, such as
+        one word for a language model, is left out with a note. Raises UsageError for things without words, and where
+        all texts are left out.
         """
         model = self.load(arguments.run)
         self.require_words(model, "--faithfulness")
         texts = [text for text in self.texts(model, arguments) if text.strip()]
-        return faithfulness(map(model.answer, texts), way=arguments.occlude)
+        reasons: list[UsageError] = []
+
+        def answers() -> Iterator[Answer]:
+            for text in texts:
+                try:
+                    answer: Answer = model.answer(text)
+                except UsageError as error:
+                    reasons.append(error)
+                    if len(reasons) == len(texts):
+                        raise
+                    continue
+                yield answer
+
+        measured = faithfulness(answers(), way=arguments.occlude)
+        if reasons:
+            say(f"Left out {counted(len(reasons), 'text')} of {len(texts)}. The first: {reasons[0]}")
+        return measured
 
     def require_words(self, model: Any, option: str) -> None:
         """Raises UsageError for a model that does not read words, which could be switched off."""

@@ -165,11 +165,19 @@ class TranslateSide(Side):
         sight = self.sight(arguments, text)
         translator = sight.translator
         translator.head = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
+        if arguments.site is None and (arguments.layer, arguments.head) != (None, None):
+            translator.align(
+                [sight.translation]
+            )  # Refuses a layer or a head that is not there, which `why` passes over.
         answer = translator.answer(sight.translation)
         return answer if arguments.site is None else answer.seen_at(arguments.site, arguments.head)
 
     def texts(self, model: Translator, arguments: argparse.Namespace) -> list[str]:
-        return [pair.source for pair in pairs_of(arguments)]
+        """The sources of pairs, or the lines of a file without tabs: faithfulness needs no references."""
+        paired = arguments.target or arguments.columns or not Path(arguments.source).is_file()
+        if paired or any("\t" in line for line in read_lines(arguments.source)):
+            return [pair.source for pair in pairs_of(arguments)]
+        return list(read_lines(arguments.source))
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score] | None:
         """Scores of a run's translations of pairs, which are saved and reported on request; or of its attention."""

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import UNKNOWN
+from foveate.errors import UsageError
 from foveate.inspect import Trace
 from foveate.inspect.attribution.answer import NOBODY, Answer, Entrance, View, words_of
 from foveate.models import Seq2Seq
@@ -26,10 +27,12 @@ def translation_answer(
     later: bool = False,
 ) -> Answer:
     """The answer to one source, from its batch and the labels of its pieces. With `later`, a piece's row of attention
-    is that of the step after.
+    is that of the step after. Raises UsageError for a translation without words.
     """
     inputs, places = words_of(source)
     outputs, of_piece = words_of(written)
+    if not outputs:
+        raise UsageError("The translation has no words, for which something could matter. Try another text.")
     real = np.flatnonzero(of_piece != NOBODY)
     target = batch[1].ids[0].tolist()
     predicted = batch[1].ids[0, 1:][torch.from_numpy(real)]
