@@ -241,14 +241,16 @@ def test_options_of_other_tasks_are_refused(foveate: Any, folder: Path) -> None:
     for command in (("predict", folder / "run", "CCO", "--probabilities"), ("export", folder / "run", folder / "x")):
         assert foveate(*command).code == 2
     assert "would change nothing" in foveate("evaluate", folder / "run", "--beam", "3").err
+    for engine in ("onnx", "ctranslate2"):
+        assert "RDKit" in foveate("export", folder / "run", folder / "x", "--to", engine).err
 
 
 def test_models_are_compared_on_molecules_that_are_held_out_once(foveate: Any, folder: Path, tmp_path: Path) -> None:
     lines = (folder / "table.csv").read_text().replace("smiles", "formula")
     (tmp_path / "table.csv").write_text(lines)
     said = foveate(
-        "compare", "molecule", "--data", tmp_path / "table.csv", "--vary", "model.readout=sum,mean", "--seeds", "1",
-        "--budget", "steps=2", "--out", tmp_path / "out", "--quiet",
+        "compare", "molecule", "--data", tmp_path / "table.csv", "--vary", "data.descriptors=false,true",
+        "--seeds", "1", "--budget", "steps=2", "--out", tmp_path / "out", "--quiet",
         *words("data.smiles=formula", 'data.targets=["solubility"]', *SMALL),
     )  # fmt: skip
     assert said.code == 0, said.err

@@ -169,7 +169,7 @@ def _variant(side: Side, base: Mapping[str, Any], name: str, change: Changes, bu
     config = build(side.run_config, lay_over(base, change), where=f"variant {name}:", imports=True)
     config = side.whole(config)
     changed = differences(to_dict(root), to_dict(config))
-    data = [path for path in changed if path.startswith(("data.", "gaps.")) and path != "data.max_tokens"]
+    data = [path for path in changed if path.startswith(("data.", "gaps.")) and path not in side.compared_data]
     if data:
         raise UsageError(
             f"variant {name} changes {_listed(data, changed)}: results of different data cannot be compared. "

@@ -77,7 +77,7 @@ def export(
     if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / DESCRIPTION).exists()):
         raise UsageError(f"{out} exists and is not an earlier export. Name another folder, or remove it.")
     task = task_of(read_run(run_folder(run)))
-    if to not in task.side.engines:
+    if task.side.engines and to not in task.side.engines:  # a task without an engine gives its own reason below
         raise UsageError(
             f"CTranslate2 is given translators, and {run} is a run of the task {task.name}. Export it with `--to onnx`."
         )

@@ -105,6 +105,8 @@ class Side(ABC):
     """Metrics per token, which cannot be compared between tokenisers."""
     not_data: ClassVar[frozenset[str]] = NOT_DATA
     """Parts of the configuration that do not change the prepared data of a run."""
+    compared_data: ClassVar[frozenset[str]] = frozenset({"data.max_tokens"})
+    """Settings of data in which variants may differ, because their examples stay the same."""
     columns: ClassVar[tuple[str, str] | None] = None
     """The contents of the two columns of a table, where the task reads tables."""
     usual_lengths: ClassVar[tuple[int, ...]] = ()

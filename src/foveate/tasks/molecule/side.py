@@ -69,6 +69,7 @@ class MoleculeSide(Side):
     lower = frozenset({"loss", "rmse", "mae"})
     per_token = frozenset()
     not_data = NOT_DATA | {"huber"}
+    compared_data = Side.compared_data | {"data.descriptors"}
     usual_lengths = (20,)
     engines = ()
 
