@@ -56,6 +56,8 @@ export class App {
   readonly choice = signal<"auto" | Theme>("auto");
   readonly theme = signal<Theme>("light");
   readonly language = signal<Language>("en");
+  /** Whether the view stands alone, without tabs and choices, as in a frame of another page. */
+  readonly embedded = signal(false);
   readonly others = signal<Other[]>([]);
   readonly against = signal<Other | null>(null);
   /** The latest words for those who listen rather than look. */
@@ -195,6 +197,7 @@ export class App {
       ...(brush && { brush: [...brush.rows, ...brush.columns].join("-") }),
       ...(this.choice.value !== "auto" && { theme: this.choice.value }),
       language: this.language.value,
+      ...(this.embedded.value && { embed: 1 }),
     };
     const hash = `#${Object.entries(kept).map(([name, value]) => `${name}=${value}`).join("&")}`;
     try {
@@ -221,6 +224,7 @@ export class App {
     among("cells", ["token", "word", "sentence"], this.cells);
     among("theme", ["auto", "light", "dark"], this.choice);
     among("language", Object.keys(LANGUAGES) as Language[], this.language);
+    this.embedded.value = told.get("embed") === "1";
     this.site.value = Math.floor(number("site", this.trace.sites.length) ?? this.site.value);
     this.head.value = Math.floor(number("head", this.current.heads) ?? Math.min(this.head.value, this.current.heads - 1));
     const [x, y, zoom] = [number("x", Infinity), number("y", Infinity), number("zoom", 1000)];

@@ -50,7 +50,8 @@ export class Shell {
     const told = about(app);
     const pedigree = h("span");
     const more = h("button", { className: "plain", onclick: told.open });
-    const footer = h("footer", { className: "foot" }, status, h("p", { className: "pedigree" }, pedigree, " ", more));
+    const origin = h("p", { className: "pedigree" }, pedigree, " ", more);
+    const footer = h("footer", { className: "foot" }, status, origin);
     const tools = h("section", { className: "tools" }, this.choices, this.finder.element);
     const gone = h("div", { className: "gone", role: "alert" });
     replace(root, bar, tools, gone, this.body, footer, this.help, told.element);
@@ -63,6 +64,7 @@ export class Shell {
     effect(() => this.drawBar(bar));
     effect(() => this.drawTools());
     effect(() => (tools.hidden = !this.choosing));
+    effect(() => (bar.hidden = origin.hidden = app.embedded.value));
     effect(() => {
       const view = app.view.value;
       // A story of words and one of a picture have nothing in common.
@@ -85,7 +87,7 @@ export class Shell {
   }
 
   private get choosing(): boolean {
-    return this.wanted.value ?? this.app.view.value !== "story";
+    return !this.app.embedded.value && (this.wanted.value ?? this.app.view.value !== "story");
   }
 
   private views(): View[] {
