@@ -101,7 +101,8 @@ for (const [language, query] of QUERIES) {
   test(`search in ${language} finds ${query}`, async ({ page }) => {
     const wrong = await open(page, `${language}/search.html?q=${encodeURIComponent(query)}`);
     await expect(page.locator("#search-results a").first()).toBeVisible();
-    await expect(page.locator("#search-results")).toContainText(new RegExp(query.split(" ")[0]!, "i"));
+    // The search finds other endings of a word, too.
+    await expect(page.locator("#search-results")).toContainText(new RegExp(query.split(" ")[0]!.slice(0, 10), "i"));
     expect(wrong()).toEqual([]);
   });
 }
