@@ -296,7 +296,7 @@ def test_no_label_becomes_markup_of_the_page(built: None) -> None:
     trace = Trace(tracks={"source": Track(labels=(evil, "b"))}, sites=(given(torch.eye(2)[None]),))
     html = standalone(trace, title=evil)
     assert "<img" not in html
-    assert (html.count("</script>"), html.count("</style>")) == (3, 1)
+    assert (html.count("</script>"), html.count("</style>")) == (4, 1)
     (content,) = re.findall(r'id="trace">([^<]*)</script>', html)
     assert unpacked(b64decode(content))[0]["trace"]["sequences"]["source"]["labels"][0] == evil
 

@@ -125,11 +125,15 @@ class NodeSide(Side):
 
     def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
         """The weights of the edges that a node's answer depends on."""
+        classifier, hops = self.reader(arguments, text), arguments.hops
+        return Sight(lambda: classifier.trace(text, hops=hops))
+
+    def reader(self, arguments: argparse.Namespace, text: str) -> NodeClassifier:
+        """The model of a run for `look`. Raises UsageError for options of runs on texts."""
         where = f"of the task {self.entry.name}"
         unused = dict.fromkeys(("target", "beam", "set", "when"), "runs that translate")
         require_used(arguments, {**unused, "precision": "runs on texts", "words": "runs on texts"}, (), where)
-        classifier, hops = self.load(arguments.run), arguments.hops
-        return Sight(lambda: classifier.trace(text, hops=hops))
+        return self.load(arguments.run)
 
     def _classifier(self, arguments: argparse.Namespace) -> NodeClassifier:
         """The model of a run, over the graph that the arguments name, or over its own."""
