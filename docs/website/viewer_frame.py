@@ -2,7 +2,7 @@
 
 In a notebook a trace shows itself as a frame with the whole page in an attribute. On the site the page becomes a
 file, which all languages share. The frame opens it with the view that the cell's metadata `look` names, in the language
-of the lesson.
+of the lesson, and a link below opens it with tabs and choices.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.locale import _
 
 _FRAME = re.compile(r'<iframe [^>]*\bsrcdoc="([^"]*)"[^>]*></iframe>')
 FOLDER = "frames"
@@ -35,10 +36,12 @@ def _unpack(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 def _frame(app: Sphinx, docname: str, name: str, look: str) -> nodes.raw:
     up = "../" * (app.builder.get_target_uri(docname).count("/") + 1)
-    hash_ = "&".join(part for part in (look, f"language={app.config.language[:2]}", "embed=1") if part)
+    hash_ = "&".join(part for part in (look, f"language={app.config.language[:2]}") if part)
     source = escape(f"{up}{FOLDER}/{name}#{hash_}", quote=True)
+    alone = f"{source}{escape('&')}embed=1"
     title = escape(app.builder.env.titles[docname].astext(), quote=True)
-    html = f'<iframe class="viewer" sandbox="allow-scripts" loading="lazy" src="{source}" title="{title}"></iframe>'
+    html = f'<iframe class="viewer" sandbox="allow-scripts" loading="lazy" src="{alone}" title="{title}"></iframe>'
+    html += f'<p class="whole"><a href="{source}" target="_blank">{escape(_("Open with all controls"))}</a></p>'
     return nodes.raw("", html, format="html")
 
 
