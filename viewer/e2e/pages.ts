@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
 import { assemble } from "../src/engine/payload";
 import { golden } from "../test/stored";
-import { causal, chinese, empty, gap, labelled, layers, lecture, needle, odd, persian, pieces, speech, type Example } from "./trace";
+import { captioned, causal, chinese, empty, gap, labelled, layers, lecture, needle, odd, persian, pieces, speech, type Example } from "./trace";
 
 const STATIC = fileURLToPath(new URL("../../src/foveate/serve/static/", import.meta.url));
 const PAGES = fileURLToPath(new URL("./pages/", import.meta.url));
@@ -45,7 +45,7 @@ export const address = (name: string): string => `file://${PAGES}${name}.html`;
 
 export default function setup(): void {
   mkdirSync(PAGES, { recursive: true });
-  const examples = { lecture, needle, persian, chinese, pieces, causal, odd, layers, empty, gap, labelled, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes"), molecule: () => golden("molecule") };
+  const examples = { captioned, lecture, needle, persian, chinese, pieces, causal, odd, layers, empty, gap, labelled, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes"), molecule: () => golden("molecule") };
   for (const [name, example] of Object.entries(examples)) writeFileSync(`${PAGES}${name}.html`, page(example()));
   translation();
 }

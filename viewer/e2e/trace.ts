@@ -189,6 +189,13 @@ function waveFile(samples: Int16Array, rate: number): Buffer {
   return Buffer.concat([head, Buffer.from(samples.buffer)]);
 }
 
+/** A picture of two by three patches, and its caption. */
+export function captioned(): Example {
+  const made = pair(["a", "b", "c", "d", "e", "f"], ["▁a", "▁dog", "▁sle", "eps", "</s>"], [[0, 0], [1, 1], [2, 4], [3, 5], [4, 3]]);
+  const sequences: Record<string, Sequence> = { source: { kind: "patches", grid: [2, 3] }, target: { ...made.trace.sequences["target"]!, text: "a dog sleeps", words: [[0, 1], [1, 2], [2, 4], [4, 5]] } };
+  return { ...made, trace: { ...traceOf(sequences, made.trace.sites), version: 2 } };
+}
+
 /** A sentence that looks at itself, with notes at its places. */
 export function noted(labels: string[], notes: string[]): Example {
   const made = pair(labels, labels, labels.map((_, at) => [at, (at + 1) % labels.length]));

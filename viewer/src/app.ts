@@ -10,6 +10,7 @@ import type { Place } from "./protocol";
 import type { Level, Pool, Semantic, Sequence, Site, Span, TileProvider, Trace } from "./provider";
 import { spansOf } from "./span";
 import { tellable } from "./story/tellable";
+import type { Telling } from "./story/telling";
 import { effect, signal, type Signal } from "./signal";
 import { LANGUAGES, preferred, spoken, type Language, type Word } from "./strings/strings";
 
@@ -50,6 +51,11 @@ export class App {
   readonly brush = signal<Brush | null>(null);
   /** The word of the story whose lines are drawn alone. */
   readonly word = signal<{ side: "query" | "key"; at: number } | null>(null);
+  /** An answer that can be played, and how much of it is written, in units of its own; null is all. */
+  readonly telling = signal<Telling | null>(null);
+  readonly written = signal<number | null>(null);
+  /** Whether what is out of view is drawn, too. */
+  readonly whole = signal(false);
   /** Whether something that is drawn is not a number. */
   readonly unknown = signal(false);
   readonly found = signal<{ queries: readonly number[]; keys: readonly number[] }>({ queries: [], keys: [] });
@@ -178,7 +184,8 @@ export class App {
     this.scale.value = SCALES[(SCALES.indexOf(this.scale.value) + 1) % SCALES.length]!;
   }
 
-  private keep(): void {
+  /** The present view as the part of an address after its page. */
+  get hash(): string {
     const camera = this.camera.value;
     const cursor = this.cursor.value;
     const brush = this.brush.value;
@@ -199,7 +206,11 @@ export class App {
       language: this.language.value,
       ...(this.embedded.value && { embed: 1 }),
     };
-    const hash = `#${Object.entries(kept).map(([name, value]) => `${name}=${value}`).join("&")}`;
+    return `#${Object.entries(kept).map(([name, value]) => `${name}=${value}`).join("&")}`;
+  }
+
+  private keep(): void {
+    const { hash } = this;
     try {
       if (hash !== location.hash) history.replaceState(null, "", hash);
     } catch {

@@ -42,6 +42,15 @@ export function choice<T extends string>(label: string, options: readonly (reado
   return h("label", { className: "field" }, h("span", { "aria-hidden": "true" }, label), select);
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svgOf<K extends keyof SVGElementTagNameMap>(tag: K, attributes: Record<string, string | number>, text = ""): SVGElementTagNameMap[K] {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  if (text) element.textContent = text;
+  return element;
+}
+
 const MATH = "http://www.w3.org/1998/Math/MathML";
 const TAGS = new Set("math mrow mi mn mo ms mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mtable mtr mtd mstyle mpadded mphantom menclose".split(" "));
 const ATTRIBUTES = new Set(["display", "mathvariant", "stretchy", "fence", "separator", "lspace", "rspace", "largeop", "movablelimits", "columnalign", "accent"]);

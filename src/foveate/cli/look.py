@@ -117,9 +117,9 @@ def run(arguments: argparse.Namespace) -> int:
     if drawn:
         _draw(arguments, sight)
     if written:
-        _write(arguments, sight.trace)
+        _write(arguments, _named(arguments, sight.trace))
     elif not drawn:
-        _serve(arguments, sight.trace, sight.rerunner)
+        _serve(arguments, _named(arguments, sight.trace), sight.rerunner)
     return 0
 
 
@@ -308,6 +308,14 @@ def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
         others = f" that look across. --site chooses among all {len(trace.sites)} attentions" if across else ""
         raise UsageError(f"There is no layer {arguments.layer}: the trace has {len(layers)}{others}, counted from 0.")
     return layers[arguments.layer]
+
+
+def _named(arguments: argparse.Namespace, trace: "Trace") -> "Trace":
+    """The trace with the name of its run; a stored trace keeps its own."""
+    from foveate.inspect.trace import is_trace
+    from foveate.storage.shipped import run_name
+
+    return trace if is_trace(arguments.run) else trace.named(run_name(arguments.run))
 
 
 def _write(arguments: argparse.Namespace, trace: "Trace") -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from foveate.inspect.trace.html import standalone
 from foveate.inspect.trace.trace import Trace
 from foveate.storage.draft import write_file
+from foveate.storage.shipped import run_name
 
 Reader = TypeVar("Reader", bound="Looking")
 
@@ -47,7 +48,8 @@ class Looking:
         A notebook displays the trace if it is the last value of a cell. Otherwise the viewer is written as one page,
         to `page` or to a temporary file, and opened in the browser.
         """
-        return show(self.trace(text, **others), page)
+        trace = self.trace(text, **others)
+        return show(trace.named(run_name(self.origin)) if self.origin else trace, page)
 
 
 def show(trace: Trace, page: Path | str | None = None) -> Trace:

@@ -50,7 +50,7 @@ class Session:
         with self._lock:
             self._made += 1
             name = f"rerun-{self._made}"
-            self._others[name] = TraceProvider(done.trace)
+            self._others[name] = TraceProvider(done.trace.named(self.main.trace.pedigree.run))
             while len(self._others) > KEPT:
                 self._others.popitem(last=False)
         return {

@@ -36,3 +36,14 @@ def run_folder(run: Path | str, note: Callable[[str], None] = lambda sentence: N
             f"{did_you_mean(run, SHIPPED) or ' Give the folder that `foveate train … --out` made.'}"
         )
     return folder
+
+
+def run_name(run: Path | str) -> str:
+    """The name of a run, or of a model that comes with foveate, for titles.
+
+    >>> run_name("en-fr"), run_name(FOLDER / "english_french"), run_name("runs/deep/")
+    ('en-fr', 'en-fr', 'deep')
+    """
+    folder = run_folder(run).resolve()
+    shipped = {name for name, called in SHIPPED.items() if folder == (FOLDER / called).resolve()}
+    return next(iter(shipped), folder.name)

@@ -5,6 +5,7 @@ import re
 import struct
 import zlib
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -373,3 +374,11 @@ def test_an_alignment_that_is_not_an_attention_is_a_site_of_its_own(tmp_path: Pa
     assert again.select(sites=["ctc"]).opening == (0, None)
     headers = json.loads((path / "trace.json").read_text())["sites"]
     assert ["posterior" in header for header in headers] == [False, False, True]
+
+
+def test_a_page_is_called_by_its_run_and_its_first_text(built: None) -> None:
+    track = Track.of_pieces(["▁a", "▁b"], text="a <b>")
+    plain = Trace(tracks={"source": track}, sites=(given(torch.eye(2)[None]),))
+    assert plain.title == "a <b>"
+    assert "<title>deep: a &lt;b&gt;</title>" in standalone(plain.named("deep"))
+    assert replace(plain, tracks={"source": Track.numbered(2)}).title == "What the model attended to"

@@ -86,6 +86,7 @@ export function alignment(app: App): { element: HTMLElement; close: () => void }
     matrix.setAttribute("aria-label", found.map(([i, j]) => `${names.targets[i]} → ${names.sources[j]} (${shown(weights[i]![j]!, 2)})`).join("; "));
     tell = (target, source) => {
       const row = target ?? picked;
+      told.classList.toggle("hint", row === null);
       if (row === null) return void (told.textContent = app.say("alignment.point"));
       if (source === undefined) {
         const best = strongest(Float32Array.from(weights[row]!, (weight) => weight ?? 0), STRONGEST / 2);

@@ -131,13 +131,18 @@ export class Listening {
     this.player?.close();
   }
 
-  private press(unit: Span): void {
+  /** Chooses a letter or a word, whose stretch is drawn. */
+  choose(unit: Span): void {
     this.chosen.value = unit;
     const before = this.app.cursor.peek();
     const query = this.spoken(unit)[0] ?? unit[0];
     this.app.cursor.value = { query, key: this.peak(unit) ?? 0 };
     // The same letter again: only its sound is new.
     if (before?.query === query) this.transcript?.draw(this.window, unit);
+  }
+
+  private press(unit: Span): void {
+    this.choose(unit);
     this.hearUnit(unit);
   }
 

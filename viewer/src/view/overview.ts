@@ -39,6 +39,7 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
     }
   });
   for (const each of cards) seen.observe(each.element);
+  const rest = (): void => cards.filter(({ canvas }) => !canvas.dataset["drawn"]).forEach((each) => void draw(app, each));
   const estimates = new Set<number>();
   const measure = async (site: number): Promise<void> => {
     const told = await app.provider.statistics(site).catch(() => null);
@@ -74,6 +75,7 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
       const [site, head, mean] = [app.site.value, app.head.value, app.heads.value === "mean"];
       for (const each of cards) each.element.setAttribute("aria-current", String(each.site === site && (mean || each.head === head)));
     }),
+    effect(() => app.whole.value && rest()),
     effect(() => {
       void [app.theme.value, app.scale.value];
       for (const each of cards) if (each.canvas.dataset["drawn"]) void draw(app, each);

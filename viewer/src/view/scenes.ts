@@ -3,7 +3,7 @@
 import { calledOff, Latest, shown, type App } from "../app";
 import { rowShown, seenBy } from "../row";
 import { choice, h, refill, replace } from "../dom";
-import type { Sequence, Site } from "../provider";
+import type { Sequence, Site, Span } from "../provider";
 import { frames, type FramesScene } from "../scene/frames";
 import { journey, layersBefore, ways, weightsOf, type Journey } from "../scene/hop";
 import { nodes } from "../scene/nodes";
@@ -11,10 +11,12 @@ import { patches } from "../scene/patches";
 import type { Listener, Scene, Style } from "../scene/scene";
 import { effect, signal, untracked } from "../signal";
 import { drawable, MOST_NODES } from "../story/tellable";
-import { percent } from "../story/word";
+import { settled } from "../story/telling";
+import { percent, wordsOf } from "../story/word";
 import { joined, printable } from "../label";
 import { legend } from "./legend";
 import { Listening } from "./listening";
+import { Play } from "./play";
 import { Reading } from "./reading";
 
 /** Query tokens that are shown as buttons, around the chosen one. */
@@ -31,7 +33,8 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
   const [controls, stage, facts] = [h("div", { className: "controls" }), h("div", { className: "scenes" }), h("p", { className: "note" })];
   const reading = new Reading(app, (query, key) => ({ query, key, code: undefined, level: 0 }));
   const section = h("section", { className: "sceneview", "aria-label": app.say("view.scene") }, controls, stage, facts, legend(app, { row: true, style: () => (app.sequence("key")?.kind !== "nodes" && app.sequence("key")?.picture ? style.value : "heat") }));
-  const element = plain ? h("section", { className: "storyview", "aria-label": app.say("view.story") }, h("div", { className: "stagecard" }, stage, facts, controls)) : h("div", { className: "withreading" }, section, reading.element);
+  const play = plain ? new Play(app) : null;
+  const element = play ? h("section", { className: "storyview", "aria-label": app.say("view.story") }, h("div", { className: "stagecard" }, stage, facts, play.element, controls)) : h("div", { className: "withreading" }, section, reading.element);
   const latest = new Latest();
   const chosen = (): { query: number; key: number } => app.cursor.peek() ?? { query: 0, key: 0 };
   const ask = (query: number): void => {
@@ -45,6 +48,16 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
   let weights: (number | null)[] | null = null;
   let trip: Partial<Journey> = {};
   let seen = 1;
+  /** Fulfilled once the present query is drawn. */
+  let painted: Promise<unknown> = Promise.resolve();
+  const tell = async (words: number | null, spans: readonly Span[]): Promise<void> => {
+    const span = words === null ? null : (spans[words - 1] ?? [0, 0]);
+    app.written.value = span && span[1];
+    if (made.listening?.transcript && words) made.listening.choose(span!);
+    else if (words) ask(span![0]);
+    await settled();
+    await painted;
+  };
   const paint = (): void => {
     const { query, key } = chosen();
     const own = app.current.query === app.current.key;
@@ -77,6 +90,10 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
         stage.dataset["kind"] = app.sequence("key")?.kind ?? "";
         replace(stage, ...made.scenes.map(({ scene }) => scene.element), made.tokens?.element ?? made.listening?.transcript?.element ?? null);
         rebuilt.value++;
+        if (play) {
+          const spans = made.tokens || made.listening?.transcript ? wordsOf(app.sequence("query"), site.queries, (at) => app.label("query", at)).map(({ span }) => span) : [];
+          app.telling.value = spans.length > 1 ? { count: spans.length, show: (words) => tell(words, spans) } : null;
+        }
         if (!made.scenes.length) replace(stage, h("p", {}, app.say("scene.none")));
       });
     }),
@@ -93,8 +110,9 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
       const edges = drawing.value;
       made.tokens?.draw(query);
       paint();
+      made.listening?.transcript?.write(app.written.value);
       const signal = latest.next();
-      Promise.all([rowShown(app, plain && app.heads.value === "mean", query, signal), seenBy(app, site.value, head.value, query), travelled(app, edges, query, signal), made.listening?.read(signal)]).then(([own, count, along]) => {
+      painted = Promise.all([rowShown(app, plain && app.heads.value === "mean", query, signal), seenBy(app, site.value, head.value, query), travelled(app, edges, query, signal), made.listening?.read(signal)]).then(([own, count, along]) => {
         if (signal.aborted) return;
         const row = along.reached ?? own;
         [weights, trip, seen] = [row, along, count];
@@ -114,13 +132,14 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
       void rebuilt.value;
       const query = app.cursor.value?.query ?? 0;
       const plays = playing.value;
+      const told = app.telling.value !== null;
       const pictured = Boolean(app.sequence("key")?.picture);
       const button = (name: "scene.before" | "scene.after", sign: string, to: () => void): HTMLElement => h("button", { onclick: to, "aria-label": app.say(name), title: app.say(name) }, sign);
       refill(controls,
-        button("scene.before", "‹", () => ask(chosen().query - 1)),
+        told ? null : button("scene.before", "‹", () => ask(chosen().query - 1)),
         plain ? null : h("span", { className: "which" }, `${app.say("query")} ${query}: `, h("bdi", {}, app.label("query", query))),
-        button("scene.after", "›", () => ask(chosen().query + 1)),
-        ...(made.listening?.player ? made.listening.buttons() : [h("button", { onclick: () => (playing.value = !plays), "aria-pressed": String(plays) }, app.say(plays ? "scene.stop" : "scene.play"))]),
+        told ? null : button("scene.after", "›", () => ask(chosen().query + 1)),
+        ...(made.listening?.player ? made.listening.buttons() : told ? [] : [h("button", { onclick: () => (playing.value = !plays), "aria-pressed": String(plays) }, app.say(plays ? "scene.stop" : "scene.play"))]),
         plain ? null : edgesChoice(app, drawing.value, (chosen) => (drawing.value = chosen)),
         pictured && !plain ? choice(app.say("scene.style"), (["light", "heat"] as const).map((name) => [name, app.say(`scene.${name}`)] as const), style.value, (name) => (style.value = name)) : null,
         plain && !made.listening?.transcript ? null : h("span", { className: "note" }, app.say(made.listening?.transcript ? (made.listening.player ? "sound.choose" : "sound.point") : "scene.marks")));
@@ -131,6 +150,8 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
     close: () => {
       latest.next();
       clearInterval(timer);
+      play?.close();
+      if (play) app.telling.value = null;
       made.listening?.close();
       watch.disconnect();
       reading.close();
@@ -198,7 +219,7 @@ function tokens(app: App, site: Site, choose: (query: number) => void, plain: bo
   const draw = (query: number): void => {
     const from = Math.max(0, Math.min(query - AROUND / 2, site.queries - AROUND));
     const count = Math.min(AROUND, site.queries - from);
-    refill(element, ...Array.from({ length: count }, (_, at) => h("button", { className: "token", dir: "auto", "aria-pressed": String(from + at === query), onclick: () => choose(from + at), ...(plain && { onpointerenter: () => choose(from + at) }) }, plain ? written(app, from + at) : app.label("query", from + at))));
+    refill(element, ...Array.from({ length: count }, (_, at) => h("button", { className: from + at < (app.written.peek() ?? Infinity) ? "token" : "token unwritten", dir: "auto", "aria-pressed": String(from + at === query), onclick: () => choose(from + at), ...(plain && { onpointerenter: () => choose(from + at) }) }, plain ? written(app, from + at) : app.label("query", from + at))));
   };
   return { element, draw };
 }

@@ -2,7 +2,7 @@
 
 import type { App } from "../app";
 import { css, INK } from "../colour";
-import { h, replace } from "../dom";
+import { h, replace, svgOf } from "../dom";
 import { reading } from "../label";
 import { effect, signal } from "../signal";
 import { numberAt, thread, type Box, type Shape } from "../story/thread";
@@ -25,14 +25,6 @@ export const LEAST = 0.01;
 const [LARGEST, SMALLEST, ON_PHONES] = [36, 20, 17];
 /** Pixels below which words stand in columns. */
 const NARROW = 600;
-const SVG = "http://www.w3.org/2000/svg";
-
-export function svgOf<K extends keyof SVGElementTagNameMap>(tag: K, attributes: Record<string, string | number>, text = ""): SVGElementTagNameMap[K] {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  if (text) element.textContent = text;
-  return element;
-}
 
 export class Sentence {
   readonly element = h("div", { className: "sentence" });
@@ -179,6 +171,7 @@ export class Sentence {
     const { app, given } = this;
     void this.resized.value;
     const [active, shares, ink] = [this.active, this.shares.value, INK[app.theme.value]];
+    const written = app.written.value ?? Infinity;
     const frame = this.element.getBoundingClientRect();
     this.element.classList.toggle("alone", active !== null);
     const boxes = (side: Side): Box[] => this.words[side].map((word) => {
@@ -192,11 +185,11 @@ export class Sentence {
     const wrapped = this.element.dataset["wrapped"] !== undefined;
     const met = { key: new Map<number, number>(), query: new Map<number, number>() };
     shares?.forEach((row, query) => row.forEach((share, key) => {
-      if (share === null || !(share >= LEAST) || (active && (active.side === "query" ? query : key) !== active.at)) return;
+      if (share === null || !(share >= LEAST) || query >= written || (active && (active.side === "query" ? query : key) !== active.at)) return;
       if (active) met[active.side === "query" ? "key" : "query"].set(active.side === "query" ? key : query, share);
       const faint = wrapped && !active ? 0.45 : 1;
       const line = svgOf("path", {
-        d: thread(this.shape, queries[query]!, keys[key]!, this.rtl),
+        d: thread(this.shape, queries[query]!, keys[key]!, this.rtl), "data-weight": share.toFixed(4),
         stroke: css(ink.line), fill: "none", "stroke-linecap": "round",
         "stroke-width": (active ? 1.5 + 10 * share : 0.8 + 8 * share).toFixed(2),
         "stroke-opacity": (active ? 0.3 + 0.6 * share : faint * Math.min(0.9, 0.05 + share)).toFixed(3),
@@ -214,6 +207,7 @@ export class Sentence {
     const mark = (side: Side): void => this.words[side].forEach((word, at) => {
       const own = active !== null && active.at === at && active.side === (given.queries ? side : "query");
       const share = met[side].get(at);
+      word.classList.toggle("unwritten", (side === "query" || !given.queries) && at >= written);
       word.classList.toggle("own", own);
       word.classList.toggle("met", share !== undefined);
       word.style.setProperty("--share", String(Math.round(100 * Math.min(1, share ?? 0))));

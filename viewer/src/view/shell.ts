@@ -2,6 +2,7 @@
 
 import { openingOf, shown, VIEWS, type App, type View } from "../app";
 import { choice, h, refill, replace } from "../dom";
+import { modelOf, titleOf } from "../name";
 import { effect, signal, untracked } from "../signal";
 import { drawable, hasScenes, tellable } from "../story/tellable";
 import { LANGUAGES, type Language } from "../strings/strings";
@@ -18,6 +19,7 @@ import { Reading, strongest } from "./reading";
 import { run } from "./run";
 import { scenes } from "./scenes";
 import { search } from "./search";
+import { share } from "./share";
 import { steps } from "./steps";
 import { story } from "./story";
 import { text } from "./text";
@@ -35,6 +37,7 @@ export class Shell {
   private readonly finder: { element: HTMLElement; input: HTMLInputElement };
   /** Whether the reader asked for the choices, or had enough of them; the story begins without. */
   private readonly wanted = signal<boolean | null>(null);
+  private readonly share: HTMLElement;
   private current: Shown | null = null;
   private map: MapView | null = null;
 
@@ -45,6 +48,7 @@ export class Shell {
     root.classList.add("foveate");
     this.help = h("dialog", { className: "help" });
     this.finder = search(app, (query, key) => void this.go(query, key));
+    this.share = share(app, this.body);
     const bar = h("header", { className: "bar" });
     const status = h("p", { className: "status", role: "status", "aria-live": "polite" });
     const told = about(app);
@@ -80,7 +84,7 @@ export class Shell {
       root.dataset["theme"] = app.theme.value;
       root.lang = app.language.value;
       root.dir = app.language.value === "fa" ? "rtl" : "ltr";
-      if (root.parentElement === document.body) document.documentElement.lang = app.language.value;
+      if (root.parentElement === document.body) [document.documentElement.lang, document.title] = [app.language.value, titleOf(app)];
     });
     // A viewer that is the page hears keys wherever the focus is; one among others only its own.
     (root.parentElement === document.body ? document : root).addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
@@ -114,9 +118,9 @@ export class Shell {
   private drawBar(bar: HTMLElement): void {
     const { app } = this;
     const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => this.turn(view) }, this.nameOf(view)));
-    const model = app.trace.pedigree.model;
+    const model = modelOf(app.trace);
     const more = h("button", { className: "tab more", "aria-expanded": String(this.choosing), onclick: () => (this.wanted.value = !this.choosing) }, app.say("more"));
-    refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, String(model))) : null), h("nav", { "aria-label": app.say("title") }, ...tabs), more,
+    refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, model)) : null), h("nav", { "aria-label": app.say("title") }, ...tabs), this.share, more,
       this.choosing ? h("div", { className: "settings" },
         choice(app.say("theme"), (["auto", "light", "dark"] as const).map((name) => [name, app.say(`theme.${name}`)] as const), app.choice.value, (name) => (app.choice.value = name)),
         choice(app.say("language"), Object.entries(LANGUAGES) as [Language, string][], app.language.value, (name) => (app.language.value = name)),
@@ -258,7 +262,7 @@ export class Shell {
 
   private openHelp(): void {
     const { app } = this;
-    const lines = (["arrows", "zoom", "head", "find", "scale", "brush", "steps", "scene", "sound", "views"] as const).map((name) => h("li", {}, app.say(`keys.${name}`)));
+    const lines = (["arrows", "zoom", "head", "find", "scale", "brush", "steps", "scene", "sound", "play", "views"] as const).map((name) => h("li", {}, app.say(`keys.${name}`)));
     replace(this.help, h("h2", {}, app.say("keys.title")), h("ul", {}, ...lines), h("button", { onclick: () => this.help.close() }, app.say("close")));
     this.help.setAttribute("aria-label", app.say("help"));
     this.help.showModal();

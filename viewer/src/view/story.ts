@@ -2,14 +2,16 @@
 
 import { calledOff, Latest, shown, type App } from "../app";
 import { block } from "../block";
-import { h, replace } from "../dom";
+import { h, replace, svgOf } from "../dom";
 import { meanOf } from "../link";
 import type { Sequence } from "../provider";
 import { effect, signal, untracked } from "../signal";
 import { drawable, tellable } from "../story/tellable";
+import { settled } from "../story/telling";
 import { percent, pooled, wordsOf, type Word } from "../story/word";
+import { Play } from "./play";
 import { scenes } from "./scenes";
-import { LEAST, Sentence, svgOf, type Place } from "./sentence";
+import { LEAST, Sentence, type Place } from "./sentence";
 
 /** Words that the reading names. */
 const NAMED = 3;
@@ -19,7 +21,8 @@ export function story(app: App): { element: HTMLElement; close: () => void } {
   const picture = h("div", { className: "picture" });
   const told = h("p", { className: "told" });
   const where = h("p", { className: "where" });
-  const element = h("section", { className: "storyview", "aria-label": app.say("view.story") }, h("div", { className: "stagecard" }, picture, told, where));
+  const play = new Play(app);
+  const element = h("section", { className: "storyview", "aria-label": app.say("view.story") }, h("div", { className: "stagecard" }, picture, told, play.element, where));
   const latest = new Latest();
   const current = signal<{ sentence: Sentence; keys: Word[]; queries: Word[] } | null>(null);
   const stops = [
@@ -28,7 +31,7 @@ export function story(app: App): { element: HTMLElement; close: () => void } {
       untracked(() => {
         current.peek()?.sentence.close();
         if (!tellable(app.trace, site)) {
-          current.value = null;
+          current.value = app.telling.value = null;
           return replace(picture, h("p", { className: "note" }, app.say("story.long")));
         }
         const own = site.query === site.key && app.trace.sequences[site.query] !== undefined;
@@ -37,6 +40,15 @@ export function story(app: App): { element: HTMLElement; close: () => void } {
         const sentence = new Sentence(app, { keys, queries: own ? null : queries });
         current.value = { sentence, keys, queries };
         replace(picture, sentence.element);
+        // Words that look ahead cannot be hidden until they are written.
+        const grows = !own || site.visibility.native?.right === 0;
+        const show = (words: number | null): Promise<void> => {
+          app.written.value = grows ? words : null;
+          app.word.value = words ? { side: "query", at: words - 1 } : null;
+          sentence.element.classList.toggle("playing", words !== null);
+          return settled();
+        };
+        app.telling.value = queries.length > 1 ? { count: queries.length, show } : null;
         const stop = latest.next();
         const numbers = heads === "mean" ? Array.from({ length: site.heads }, (_, each) => each) : [head];
         Promise.all(numbers.map((each) => block(app.provider, app.site.peek(), each, [0, site.queries], [0, site.keys], 0, stop)))
@@ -58,6 +70,8 @@ export function story(app: App): { element: HTMLElement; close: () => void } {
     element,
     close: () => {
       latest.next();
+      play.close();
+      app.telling.value = null;
       current.peek()?.sentence.close();
       for (const stop of stops) stop();
     },

@@ -21,10 +21,14 @@ export interface Transcript {
   nameOf(unit: Span): string;
   /** Marks what is heard now. */
   at(second: number | null): void;
+  /** Hides what is not written yet. */
+  write(letters: number | null): void;
 }
 
 export function transcript(app: App, sequence: Sequence | undefined, pointing: Pointing): Transcript {
   const element = h("div", { className: "transcript" });
+  let written = Infinity;
+  const hide = (): void => units.forEach(({ unit, button }) => button.classList.toggle("unwritten", unit[0] >= written));
   let units: { unit: Span; button: HTMLButtonElement }[] = [];
   const draw = (window: Span, chosen: Span): void => {
     const focused = units.find(({ button }) => button === document.activeElement)?.unit;
@@ -45,11 +49,16 @@ export function transcript(app: App, sequence: Sequence | undefined, pointing: P
       return h("p", { className: `running tokens of${name}s`, role: "group", "aria-label": app.say(`cells.${name}`), dir: reading(texts), onkeydown: (event: KeyboardEvent) => walk(event, buttons) }, ...buttons);
     };
     replace(element, spans ? line("word", spans) : null, line("token", letters));
+    hide();
     units.find(({ unit }) => unit[0] === focused?.[0] && unit[1] === focused[1])?.button.focus();
   };
   return {
     element,
     draw,
+    write: (letters) => {
+      written = letters ?? Infinity;
+      hide();
+    },
     nameOf: (unit) => nameOf(app, sequence, unit),
     at: (second) => units.forEach(({ unit, button }) => button.classList.toggle("met", second !== null && pointing.sounds(unit, second))),
   };

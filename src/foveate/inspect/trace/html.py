@@ -41,12 +41,15 @@ class Sites(Protocol):
     @property
     def sites(self) -> tuple[Site, ...]: ...
 
+    @property
+    def title(self) -> str: ...
+
     def header(self) -> dict[str, Any]: ...
 
 
-def standalone(trace: Sites, *, title: str = "What the model attended to") -> str:
-    """The standalone page. Raises UsageError for a site that only Python can evaluate, SetupError without the
-    viewer.
+def standalone(trace: Sites, *, title: str | None = None) -> str:
+    """The standalone page; without a title, with that of the trace. Raises UsageError for a site that only Python can
+    evaluate, SetupError without the viewer.
     """
     for site in trace.sites:
         if site.native is None and "visible" not in site.tensors:
@@ -62,7 +65,7 @@ def standalone(trace: Sites, *, title: str = "What the model attended to") -> st
         f'<script type="application/octet-stream" id="viewer">{base64.b64encode(deflated(viewer.encode())).decode()}'
     )
     html = _inlined(template, style, f"{trace_}{worker}{viewer}</script><script>{START}</script>")
-    return re.sub("<title>.*?</title>", lambda _: f"<title>{escape(title)}</title>", html, count=1)
+    return re.sub("<title>.*?</title>", lambda _: f"<title>{escape(title or trace.title)}</title>", html, count=1)
 
 
 def live_page() -> str:

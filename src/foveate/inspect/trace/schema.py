@@ -46,6 +46,7 @@ class PedigreeHeader:
     """The header of a `Pedigree`."""
 
     model: str = ""
+    run: str = ""
     configuration: dict[str, Any] | None = None
     dtype: str = ""
     foveate: str = ""

@@ -32,6 +32,8 @@ class Pedigree:
     """The origin of the numbers, and their measured errors."""
 
     model: str = ""
+    run: str = ""
+    """The name of the run or of the shipped model."""
     configuration: Mapping[str, Any] | None = None
     dtype: str = "float32"
     foveate: str = field(default_factory=lambda: foveate.__version__)
@@ -150,6 +152,17 @@ class Trace:
         across = [number for number, each in enumerate(self.sites) if each.kind == "cross"]
         across = [number for number in across if not self.sites[number].posterior] or across
         return (across[max(len(across) - 2, 0)] if across else 0), None
+
+    @property
+    def title(self) -> str:
+        """The run, or else the class of the model, and the first text."""
+        texts = [track.text for track in self.tracks.values() if track.text]
+        named = [self.pedigree.run or self.pedigree.model, *texts[:1]]
+        return ": ".join(part for part in named if part) or "What the model attended to"
+
+    def named(self, run: str) -> "Trace":
+        """The trace with the name of its run, for titles."""
+        return replace(self, pedigree=replace(self.pedigree, run=run))
 
     def __getitem__(self, name: str) -> Site:
         """A site by its name; the last one of several."""

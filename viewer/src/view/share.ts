@@ -1,0 +1,126 @@
+/** Save and Copy link: the present view as a file, or as an address. */
+
+import type { App } from "../app";
+import { h, refill, replace } from "../dom";
+import { fileName, modelOf, sentencesOf } from "../name";
+import { download, gifFile, pngFile, svgFile } from "../save/film";
+import { drawn, type Heading } from "../save/picture";
+import { effect, signal } from "../signal";
+import { drawable } from "../story/tellable";
+import { settled } from "../story/telling";
+
+const KINDS = ["svg", "png", "gif"] as const;
+type Kind = (typeof KINDS)[number];
+/** Milliseconds for which a button says what it has done. */
+const CONFIRMED = 2500;
+/** Milliseconds that maps may take to be computed. */
+const PATIENCE = 60_000;
+
+/** `view` is the element of the present view. Frames of notebooks have no address, and may not hand out files. */
+export function share(app: App, view: HTMLElement): HTMLElement {
+  const element = h("div", { className: "share", hidden: !/^(https?|file):$/.test(location.protocol) });
+  const menu = h("div", { className: "menu", role: "group", hidden: true });
+  const fallback = h("dialog", { className: "help address" });
+  const [opened, busy, done] = [signal(false), signal<Kind | null>(null), signal<"copied" | "saved" | null>(null)];
+  let forget: ReturnType<typeof setTimeout> | undefined;
+  const confirm = (what: "copied" | "saved"): void => {
+    clearTimeout(forget);
+    done.value = what;
+    app.said.value = app.say(what);
+    forget = setTimeout(() => (done.value = null), CONFIRMED);
+  };
+  const save = async (kind: Kind): Promise<void> => {
+    if (busy.peek()) return;
+    busy.value = kind;
+    try {
+      const file = await kept(app, view, kind);
+      download(file, fileName(app, kind));
+      opened.value = false;
+      confirm("saved");
+    } catch (error) {
+      app.said.value = app.failure(error);
+      replace(menu, h("p", { className: "warning", role: "alert" }, app.failure(error)));
+    } finally {
+      busy.value = null;
+    }
+  };
+  const copy = async (): Promise<void> => {
+    const address = location.href.split("#")[0] + app.hash;
+    try {
+      await navigator.clipboard.writeText(address);
+      confirm("copied");
+    } catch {
+      // Pages that are not from a safe origin, and readers, may refuse.
+      const field = h("input", { type: "text", readOnly: true, value: address, "aria-label": app.say("copy") });
+      replace(fallback, h("h2", {}, app.say("copy")), h("p", {}, app.say("copy.refused")), field, h("button", { onclick: () => fallback.close() }, app.say("close")));
+      fallback.setAttribute("aria-label", app.say("copy"));
+      fallback.showModal();
+      field.select();
+    }
+  };
+  effect(() => {
+    menu.hidden = !opened.value;
+    menu.setAttribute("aria-label", app.say("save"));
+    const kinds = KINDS.filter((kind) => kind !== "gif" || app.telling.value);
+    refill(menu, ...kinds.map((kind) => h("button", { disabled: busy.value !== null, onclick: () => void save(kind) }, busy.value === kind ? app.say("saving") : app.say(`save.${kind}`))));
+  });
+  effect(() => {
+    refill(element,
+      h("button", { className: "tab", "aria-expanded": String(opened.value), onclick: () => (opened.value = !opened.value) }, app.say(done.value === "saved" ? "saved" : "save")),
+      menu,
+      h("button", { className: "tab", onclick: () => void copy() }, app.say(done.value === "copied" ? "copied" : "copy")),
+      fallback);
+  });
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !opened.peek()) return;
+    opened.value = false;
+    element.querySelector("button")!.focus();
+    event.stopPropagation();
+  });
+  element.addEventListener("focusout", ({ relatedTarget }) => relatedTarget instanceof Node && !element.contains(relatedTarget) && (opened.value = false));
+  return element;
+}
+
+/** The file of a view, which is laid out as a whole meanwhile: nothing scrolls, fades or waits. */
+async function kept(app: App, view: HTMLElement, kind: Kind): Promise<Blob> {
+  const root = view.closest<HTMLElement>(".foveate")!;
+  const before = { word: app.word.peek(), cursor: app.cursor.peek() };
+  root.style.minHeight = `${root.offsetHeight}px`;
+  root.classList.add("saving");
+  app.whole.value = true;
+  try {
+    const part = view.firstElementChild as HTMLElement;
+    const [theme, heading, telling] = [app.theme.peek(), headingOf(app), app.telling.peek()];
+    if (kind === "gif" && telling) return await gifFile(part, heading, theme, telling);
+    await finished(app, view);
+    const picture = drawn(part).framed(heading, theme);
+    return kind === "svg" ? svgFile(picture) : await pngFile(picture);
+  } finally {
+    if (kind === "gif") [app.word.value, app.cursor.value] = [before.word, before.cursor];
+    app.whole.value = false;
+    root.classList.remove("saving");
+    root.style.minHeight = "";
+  }
+}
+
+/** Whether all maps of heads are drawn, which otherwise are when they come into view. */
+async function finished(app: App, view: HTMLElement): Promise<void> {
+  const end = performance.now() + PATIENCE;
+  do {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    if (performance.now() > end) throw new Error(app.say("waiting"));
+  } while (view.querySelector("canvas.thumbnail:not([data-drawn])") || view.querySelector(".waiting:not([hidden])")?.textContent === app.say("waiting"));
+  await settled();
+}
+
+function headingOf(app: App): Heading {
+  const view = app.view.peek();
+  const story = view === "story";
+  const written = story && !drawable(app.sequence("key")) && !drawable(app.sequence("query"));
+  const { heads } = app.current;
+  const head = view === "alignment" && app.heads.peek() === "mean" ? app.say("story.mean", { count: heads }) : `${app.say("head").toLocaleLowerCase()} ${app.head.peek()}`;
+  const where = [app.siteName(app.current), heads > 1 ? head : ""].filter(Boolean).join(", ");
+  const [model, sentences] = [modelOf(app.trace), sentencesOf(app).join(" → ")];
+  const title = [model, story && model ? "" : app.say(`view.${view}`)].filter(Boolean).join(" · ");
+  return { spoken: [title, sentences].filter(Boolean).join(": "), title, text: written ? "" : sentences, note: ["story", "overview", "compare"].includes(view) ? "" : where };
+}
