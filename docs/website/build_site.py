@@ -1,6 +1,7 @@
 """Builds the documentation site in four languages: `make docs`.
 
-    python docs/website/build_site.py                   # the site, into build/docs/site
+    python docs/website/build_site.py                   # the site, into build/docs/site/VERSION
+    python docs/website/build_site.py --site FOLDER     # into FOLDER/VERSION, beside the versions that are there
     python docs/website/build_site.py --translations    # first renew the files of translators in docs/locale
 
 Needs the packages of docs/website/requirements.txt. A warning, a failing cell, a broken link, a request to another
@@ -21,12 +22,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import notebook  # noqa: E402
 import reference  # noqa: E402
+import version_list  # noqa: E402
 from inspection import problems  # noqa: E402
-from staging import LANGUAGES, LOCALE, ROOT, stage  # noqa: E402
+from staging import LANGUAGES, LOCALE, ROOT, stage, version  # noqa: E402
 from translation import behind, renew  # noqa: E402
 
 WORK = ROOT / "build/docs"
-SOURCE, SITE, TEMPLATES, CELLS = WORK / "source", WORK / "site", WORK / "gettext", WORK / "cells"
+SOURCE, TEMPLATES, CELLS = WORK / "source", WORK / "gettext", WORK / "cells"
 FIRST_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Foveate</title>
 <script>
 const known = { fa: "fa", ru: "ru", zh: "zh_CN" };
@@ -44,6 +46,8 @@ def sphinx(builder: str, language: str, out: Path, *options: str) -> None:
     command = [sys.executable, *f"-m sphinx -q -W --keep-going -b {builder}".split(), "-d", str(trees), "-c", str(HERE)]
     command += ["-D", f"language={language}", *options, str(SOURCE), str(out)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    # The cells compute too little for several threads, which wait for each other on a busy machine.
+    environment["OMP_NUM_THREADS"] = "1"
     subprocess.run(command, check=True, env=environment)
 
 
@@ -53,19 +57,21 @@ def forget_cells() -> None:
     for path in sorted((ROOT / "src/foveate").rglob("*.*")):
         if path.is_file() and path.suffix != ".pyc":
             digest.update(path.read_bytes())
-    version = WORK / "cells.sha256"
-    if not version.exists() or version.read_text() != digest.hexdigest():
+    record = WORK / "cells.sha256"
+    if not record.exists() or record.read_text() != digest.hexdigest():
         shutil.rmtree(CELLS, ignore_errors=True)
     WORK.mkdir(parents=True, exist_ok=True)
-    version.write_text(digest.hexdigest())
+    record.write_text(digest.hexdigest())
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--translations", action="store_true", help="renew docs/locale from the lessons")
+    parser.add_argument("--site", type=Path, default=WORK / "site", help="the folder of all versions (%(default)s)")
     arguments = parser.parse_args()
     begin = time.monotonic()
-    for folder in (SOURCE, SITE, TEMPLATES, WORK / "doctrees", WORK / "locale"):
+    site = arguments.site.resolve() / version()
+    for folder in (SOURCE, site, TEMPLATES, WORK / "doctrees", WORK / "locale"):
         shutil.rmtree(folder, ignore_errors=True)
     forget_cells()
     stage(SOURCE)
@@ -79,16 +85,17 @@ def main() -> int:
         if language != "en":
             # Sphinx writes beside the files that it reads.
             shutil.copytree(LOCALE / language, WORK / "locale" / language)
-        sphinx("html", language, SITE / language, *(() if language == "en" else ("-t", "lessons")))
-    shutil.rmtree(SITE / "jupyter_execute")
-    notebook.write(SITE)
-    (SITE / "index.html").write_text(FIRST_PAGE, encoding="utf-8")
-    pagefind = ["-m", "pagefind", "--site", str(SITE), "--glob", "*/**/*.html", "--root-selector", "article"]
+        sphinx("html", language, site / language, *(() if language == "en" else ("-t", "lessons")))
+    shutil.rmtree(site / "jupyter_execute")
+    notebook.write(site)
+    (site / "index.html").write_text(FIRST_PAGE, encoding="utf-8")
+    version_list.write(site.parent)
+    pagefind = ["-m", "pagefind", "--site", str(site), "--glob", "*/**/*.html", "--root-selector", "article"]
     pagefind += ["--exclude-selectors", ".headerlink", "--quiet"]
     subprocess.run([sys.executable, *pagefind], check=True)
-    complaints = [*stale, *problems(SITE)]
+    complaints = [*stale, *problems(site)]
     print("\n".join(complaints), file=sys.stderr)
-    print(f"{SITE.relative_to(ROOT)}: {sum(1 for _ in SITE.rglob('*.html'))} pages in {time.monotonic() - begin:.0f} s")
+    print(f"{site}: {sum(1 for _ in site.rglob('*.html'))} pages in {time.monotonic() - begin:.0f} s")
     return min(len(complaints), 1)
 
 

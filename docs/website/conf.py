@@ -33,9 +33,10 @@ nb_execution_timeout = 600
 nb_merge_streams = True
 
 html_theme = "furo"
-html_title = "Foveate"
+html_title = f"Foveate {version}"
 html_static_path = [str(HERE / "static"), str(HERE / "fonts")]
 html_css_files = ["site.css"]
+html_js_files = [("version.js", {"defer": "defer"})]
 html_show_sphinx = False
 html_show_copyright = False
 html_show_sourcelink = False
@@ -45,6 +46,7 @@ templates_path = [str(HERE / "templates")]
 html_sidebars = {
     "**": [
         "sidebar/brand.html",
+        "sidebar/versions.html",
         "sidebar/search.html",
         "sidebar/languages.html",
         "sidebar/scroll-start.html",

@@ -1,6 +1,7 @@
 """The documentation site: its sources are complete, and its inspection finds what is wrong. `make docs` builds it."""
 
 import importlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,42 @@ def test_a_lesson_is_at_most_a_megabyte_with_its_frames(inspection: Any, site: P
     (site / "frames/one.html").write_text("x" * inspection.LARGEST)
     (problem,) = inspection.problems(site)
     assert "1.00 MB, more than 1" in problem
+
+
+@pytest.fixture
+def version_list(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return module("version_list", monkeypatch)
+
+
+def publish(site: Path, name: str, *pages: str) -> None:
+    """A version of the site with empty pages."""
+    for page in ("en/index.html", *pages):
+        path = site / name / page
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def test_versions_are_listed_by_number_and_the_newest_is_the_first_page(version_list: Any, tmp_path: Path) -> None:
+    for name in ("0.9.0", "1.0rc1", "0.10.0", "1.0", "drafts"):
+        publish(tmp_path, name)
+    (tmp_path / "2.0").mkdir()
+    assert version_list.versions(tmp_path) == ["1.0", "1.0rc1", "0.10.0", "0.9.0"]
+    version_list.write(tmp_path)
+    assert 'href="1.0/index.html"' in (tmp_path / "index.html").read_text()
+
+
+def test_the_list_of_versions_has_the_pages_that_one_can_choose(version_list: Any, tmp_path: Path) -> None:
+    publish(tmp_path, "0.1", "fa/index.html", "fa/docs/lessons/one.html", "frames/one.html", "index.html")
+    version_list.write(tmp_path)
+    begin, _, listed = (tmp_path / "versions.js").read_text().partition("=")
+    assert begin == "const foveateVersions "
+    pages = ["en/index.html", "fa/docs/lessons/one.html", "fa/index.html"]
+    assert json.loads(listed.removesuffix(";\n")) == {"0.1": pages}
+
+
+def test_a_folder_without_versions_is_refused(version_list: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has no version of the site"):
+        version_list.write(tmp_path)
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -1,30 +1,36 @@
 /** The documentation site in a browser: direction, fonts, widths, search, the viewer inside lessons, and no request to elsewhere. */
 
 import { expect, test, type Page } from "@playwright/test";
-import { createReadStream, existsSync, readFileSync, readdirSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { createReadStream, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const SITE = fileURLToPath(new URL("../../build/docs/site/", import.meta.url));
+const ROOT = fileURLToPath(new URL("../../build/docs/site/", import.meta.url));
+const VERSION = /^__version__ = "(.+)"$/m.exec(readFileSync(new URL("../../src/foveate/__init__.py", import.meta.url), "utf8"))![1]!;
+const SITE = `${ROOT}${VERSION}/`;
 const TYPES: Record<string, string> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".woff2": "font/woff2", ".svg": "image/svg+xml", ".json": "application/json" };
 const LANGUAGES = { en: "ltr", fa: "rtl", ru: "ltr", zh_CN: "ltr" } as const;
 type Language = keyof typeof LANGUAGES;
 
 let server: Server;
+let origin: string;
 let home: string;
 
 test.beforeAll(async () => {
   expect(existsSync(`${SITE}en/index.html`), "`python docs/website/build_site.py` builds the site").toBe(true);
   server = createServer((request, response) => {
-    const path = join(SITE, decodeURIComponent(new URL(request.url!, "http://site").pathname));
+    const path = join(ROOT, decodeURIComponent(new URL(request.url!, "http://site").pathname));
     if (!existsSync(path)) return void response.writeHead(404).end();
     response.setHeader("content-type", TYPES[extname(path)] ?? "application/octet-stream");
     createReadStream(path).pipe(response);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  home = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  home = `${origin}${VERSION}/`;
 });
 test.afterAll(() => server.close());
 
@@ -32,7 +38,7 @@ test.afterAll(() => server.close());
 async function open(page: Page, path: string): Promise<() => string[]> {
   const wrong: string[] = [];
   page.on("request", (request) => {
-    if (!request.url().startsWith(home) && !/^(data|blob|about):/.test(request.url())) wrong.push(`asked ${request.url()}`);
+    if (!request.url().startsWith(origin) && !/^(data|blob|about):/.test(request.url())) wrong.push(`asked ${request.url()}`);
   });
   page.on("response", (response) => {
     if (response.status() >= 400 && !response.url().endsWith("/favicon.ico")) wrong.push(`${response.status()} ${response.url()}`);
@@ -110,6 +116,60 @@ for (const [language, query] of QUERIES) {
 test("pages that are opened from a disk have a search, too", async ({ page }) => {
   await page.goto(`file://${SITE}en/search.html?q=sparsemax`);
   await expect(page.locator("#search-results li a").first()).toBeVisible();
+});
+
+/** A folder with the version that was built. */
+function alone(): string {
+  const folder = mkdtempSync(join(tmpdir(), "versions-"));
+  symlinkSync(SITE, join(folder, VERSION));
+  return folder;
+}
+
+/** The same with an older version that has two pages. */
+function sideBySide(): string {
+  const folder = alone();
+  mkdirSync(join(folder, "0.0.1/en/docs/lessons"), { recursive: true });
+  for (const name of ["en/index.html", "en/docs/lessons/graphs.html"]) writeFileSync(join(folder, "0.0.1", name), `<title>old ${name}</title>`);
+  execFileSync(process.env["PYTHON"] ?? "../.venv/bin/python", ["../docs/website/version_list.py", folder]);
+  return folder;
+}
+
+test("a version is chosen among those that lie side by side, also from a disk", async ({ page }) => {
+  const folder = sideBySide();
+  try {
+    await page.goto(`file://${folder}/index.html`);
+    await expect(page).toHaveURL(new RegExp(`/${VERSION.replaceAll(".", "\\.")}/en/index.html$`));
+    await page.goto(`file://${folder}/${VERSION}/ru/docs/lessons/graphs.html`);
+    const choice = page.locator(".version select");
+    await expect(choice).toHaveValue(VERSION);
+    expect(await choice.locator("option").allTextContents()).toEqual([VERSION, "0.0.1"]);
+    await choice.selectOption("0.0.1");
+    await expect(page, "the older version has English only").toHaveTitle("old en/index.html");
+    await page.goto(`file://${folder}/${VERSION}/en/docs/lessons/graphs.html`);
+    await choice.selectOption("0.0.1");
+    await expect(page, "the same page").toHaveTitle("old en/docs/lessons/graphs.html");
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("a version that stands alone says its number", async ({ page }) => {
+  const folder = alone();
+  try {
+    await page.goto(`file://${folder}/${VERSION}/en/docs/lessons/graphs.html`);
+    await expect(page.locator(".version")).toContainText(VERSION);
+    await expect(page.locator(".version select")).toHaveCount(0);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("the page of a lesson opens with all controls", async ({ page }) => {
+  const wrong = await open(page, "fa/docs/lessons/pictures.html");
+  const [whole] = await Promise.all([page.waitForEvent("popup"), page.locator(".whole a").click()]);
+  await expect(whole.locator("html")).toHaveAttribute("lang", "fa");
+  await expect(whole.locator("nav button").first()).toBeVisible();
+  expect(wrong()).toEqual([]);
 });
 
 test("manual and reference fit into a phone", async ({ page }) => {
