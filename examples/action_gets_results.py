@@ -6,9 +6,9 @@ score is divided by √64 = 8. Run `python examples/action_gets_results.py`.
 
 import math
 
-import torch
 from torch import Tensor
 
+from foveate import inspect
 from foveate.attention import Attention
 
 WORDS = ("Action", "gets", "results")
@@ -56,11 +56,9 @@ def _cell(value: str | float | Tensor) -> str:
 
 
 def example() -> list[dict[str, str | float | Tensor]]:
-    """Random embeddings and projections, the same in every run."""
-    generator = torch.Generator().manual_seed(0)
-    embedded = torch.randn(len(WORDS), 512, generator=generator)
-    to_query, to_key, to_value = (torch.randn(512, 64, generator=generator) / math.sqrt(512) for _ in range(3))
-    return table(WORDS, embedded @ to_query, embedded @ to_key, embedded @ to_value)
+    """Random embeddings and projections, the same in every run and in `foveate look --example action-gets-results`."""
+    tensors = inspect.example("action-gets-results").sites[0].tensors
+    return table(WORDS, tensors["query"][0], tensors["key"][0], tensors["value"][0])
 
 
 if __name__ == "__main__":

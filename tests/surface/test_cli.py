@@ -15,7 +15,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from foveate import machine
+from foveate import inspect, machine
+from foveate.cli import look as looking
 from foveate.cli.program import commands
 from foveate.tasks import TASKS
 
@@ -294,6 +295,24 @@ def test_an_alignment_is_written_in_every_form(foveate: Any, trained: Path, tmp_
     assert look("a.txt").decode() == drawn.out
     assert re.fullmatch(rb"(\d-\d ?){3}\n", look("a.pharaoh"))
     assert b"</s>" not in look("a.pharaoh")
+
+
+def test_a_worked_example_of_the_lectures_is_looked_at_without_a_run(foveate: Any, tmp_path: Path) -> None:
+    assert looking.EXAMPLES == inspect.EXAMPLES
+    said = foveate("look", "--example", "one-hot", "--steps", "сдавать")
+    assert "0.130    0.352         0.130  0.130  0.130       0.130" in said.out
+    for name in looking.EXAMPLES:
+        assert foveate("look", "--example", name, "--trace", tmp_path / name).code == 0
+        assert inspect.read_trace(tmp_path / name).view.startswith("view=steps&query=")
+    for words, says in (
+        ((), "RUN, the folder of a run or of a trace, or --example"),
+        (("run", "--example", "one-hot"), "RUN, the folder of a run or of a trace, or --example"),
+        (("--example", "one-hot", "--why"), "--why needs a run"),
+        (("--example", "one-hot", "--text", "a"), "A trace holds its own text"),
+    ):
+        refused = foveate("look", *words)
+        assert refused.code == 2
+        assert says in refused.err
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from foveate.data.tokeniser import CharacterConfig
 from foveate.errors import SetupError
 from foveate.inspect import Trace, TraceProvider, Track, alignment, read_trace, steps
 from foveate.inspect.trace import given, html
+from foveate.inspect.trace.html import numbers
 from foveate.models import TransformerConfig
 from foveate.nn.transformer_block import BlockConfig
 from foveate.serve import Session, application
@@ -72,6 +73,7 @@ def test_the_server_answers_what_the_provider_answers(session: Session, trace: T
         expected = provider.tile(0, 1, level, 0, 0, pool)  # type: ignore[arg-type]
         assert np.array_equal(np.frombuffer(answer.content, "<u2").reshape(256, 256), expected)
     assert np.array_equal(np.frombuffer(ask(session, "api/row/0/0/69").content, "<f4"), provider.row(0, 0, 69))
+    assert ask(session, "api/numbers/0").content == numbers(trace, 0)
     assert ask(session, "api/value/0/0/5/2").json()["rank"] == provider.value(0, 0, 5, 2).rank
     assert ask(session, "api/value/0/0/2/5").json()["score"] is None
     assert np.frombuffer(ask(session, "api/counts/0/0").content, "<u4").tolist() == list(range(1, 71))

@@ -32,13 +32,13 @@ export function framed(): string {
 }
 export const widgetModule = (): string => readFileSync(`${STATIC}widget.js`, "utf8");
 
-/** The page of the translator that comes with the package, as Python writes it. */
+/** The page of the translator that comes with the package, and those of the lectures' examples, as Python writes them. */
 export const SENTENCE = "A man in a red shirt is riding a bicycle down the street .";
-function translation(): void {
+function written(name: string, ...what: string[]): void {
   const root = fileURLToPath(new URL("../../", import.meta.url));
   const own = `${root}.venv/bin/python`;
   const python = process.env["PYTHON"] ?? (existsSync(own) ? own : "python3");
-  execFileSync(python, ["-m", "foveate", "look", "en-fr", "--text", SENTENCE, "--html", `${PAGES}translation.html`], { env: { ...process.env, PYTHONPATH: `${root}src` }, stdio: "ignore" });
+  execFileSync(python, ["-m", "foveate", "look", ...what, "--html", `${PAGES}${name}.html`], { env: { ...process.env, PYTHONPATH: `${root}src` }, stdio: "ignore" });
 }
 
 export const address = (name: string): string => `file://${PAGES}${name}.html`;
@@ -47,5 +47,6 @@ export default function setup(): void {
   mkdirSync(PAGES, { recursive: true });
   const examples = { captioned, lecture, needle, persian, chinese, pieces, causal, odd, layers, empty, gap, labelled, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes"), molecule: () => golden("molecule") };
   for (const [name, example] of Object.entries(examples)) writeFileSync(`${PAGES}${name}.html`, page(example()));
-  translation();
+  written("translation", "en-fr", "--text", SENTENCE);
+  for (const example of ["self-attention", "one-hot", "action-gets-results"]) written(example, "--example", example);
 }

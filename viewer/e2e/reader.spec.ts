@@ -91,13 +91,13 @@ test("every view opens at what the model aligns with", async ({ page }) => {
 
 test("Persian steps are Persian, and their numbers stand from left to right", async ({ page }) => {
   for (const [language, letters] of [["fa", /[\u0600-\u06ff]/], ["ru", /[\u0400-\u04ff]/], ["zh", /[\u4e00-\u9fff]/]] as const) {
-    await visit(page, "causal", `#view=steps&query=3&language=${language}`);
+    await visit(page, "causal", `#view=steps&query=3&step=all&language=${language}`);
     await expect(page.locator(".step").first()).toBeVisible();
     const said = await page.locator(".step > p:not(.single)").allTextContents();
     expect(said.length).toBeGreaterThan(5);
     for (const sentence of said) expect(sentence).toMatch(letters);
   }
-  await visit(page, "causal", "#view=steps&query=3&language=fa");
+  await visit(page, "causal", "#view=steps&query=3&step=all&language=fa");
   await expect(page.locator(".step").first()).toBeVisible();
   const numbers = page.locator(".step td.number");
   expect((await numbers.allTextContents()).join(" ")).toMatch(/^[^-]*−[^-]*$/);
@@ -220,7 +220,7 @@ test("what is printed has no switches, and its lines end at their words", async 
   await page.evaluate(() => dispatchEvent(new Event("afterprint")));
   await page.emulateMedia({ media: "screen" });
   await expect.poll(async () => (await page.locator(".words").boundingBox())!.width).toBeGreaterThan(1000);
-  await visit(page, "causal", "#view=steps&query=20");
+  await visit(page, "causal", "#view=steps&query=20&step=all");
   await expect(page.locator(".step").first()).toBeVisible();
   await page.setViewportSize({ width: 720, height: 1000 });
   await page.emulateMedia({ media: "print" });

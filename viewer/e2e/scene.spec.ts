@@ -194,6 +194,6 @@ test("in a notebook's widget the frame is sandboxed and every number comes throu
   await expect(inside.getByLabel("Site")).toHaveValue("2");
   await expect(inside.getByLabel("Query number")).toHaveValue("1");
   await expect.poll(state).toMatchObject({ site: 2, cursor: [1, 0] });
-  expect(new Set(asked)).toEqual(new Set(["meta", "statistics", "overview", "tile", "value", "row", "steps"]));
+  expect(new Set(asked)).toEqual(new Set(["meta", "statistics", "overview", "tile", "value", "row", "numbers"]));
   expect(strangers).toEqual([]);
 });

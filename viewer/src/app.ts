@@ -58,6 +58,8 @@ export class App {
   readonly whole = signal(false);
   /** Whether something that is drawn is not a number. */
   readonly unknown = signal(false);
+  /** The step that the steps show; null for all of them. */
+  readonly step = signal<number | null>(0);
   readonly found = signal<{ queries: readonly number[]; keys: readonly number[] }>({ queries: [], keys: [] });
   readonly choice = signal<"auto" | Theme>("auto");
   readonly theme = signal<Theme>("light");
@@ -83,6 +85,7 @@ export class App {
     this.view.value = tellable(trace, trace.sites[site]) ? "story" : trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
     [this.site.value, this.head.value, this.heads.value] = [site, head ?? 0, head === null ? "mean" : "one"];
     this.scale.value = scaleOf(trace);
+    if (trace.view) this.restore(trace.view);
     this.restore(location.hash);
     effect(() => this.keep());
     addEventListener("hashchange", () => this.restore(location.hash));
@@ -201,6 +204,7 @@ export class App {
       ...(camera && { x: round(camera.x), y: round(camera.y), zoom: round(camera.zoom) }),
       ...(cursor && { query: cursor.query, key: cursor.key }),
       ...(word && { word: `${word.side}-${word.at}` }),
+      ...(this.view.value === "steps" && { step: this.step.value ?? "all" }),
       ...(brush && { brush: [...brush.rows, ...brush.columns].join("-") }),
       ...(this.choice.value !== "auto" && { theme: this.choice.value }),
       language: this.language.value,
@@ -242,6 +246,9 @@ export class App {
     if (x !== null && y !== null && zoom) this.camera.value = { x, y, zoom };
     const [query, key] = [number("query", this.current.queries), number("key", this.current.keys)];
     if (query !== null || key !== null) this.cursor.value = { query: Math.floor(query ?? 0), key: Math.floor(key ?? 0) };
+    const step = told.get("step");
+    if (step === "all") this.step.value = null;
+    else if (step !== null) this.step.value = Math.floor(number("step", 100) ?? 0);
     const [, side, at] = /^(query|key)-(\d{1,6})$/.exec(told.get("word") ?? "") ?? [];
     if (side) this.word.value = { side: side as "query" | "key", at: Number(at) };
     const ends = told.get("brush")?.split("-").map(Number);

@@ -58,6 +58,9 @@ export class Cached implements TileProvider {
   steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]> {
     return this.heard(this.inner.steps(site, head, query, signal));
   }
+  numbers(site: number): Promise<Uint8Array> {
+    return this.once(`numbers/${site}`, () => this.inner.numbers(site));
+  }
   get attached(): boolean {
     return this.inner.rerun !== undefined;
   }

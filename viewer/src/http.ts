@@ -82,6 +82,9 @@ export class HttpProvider implements TileProvider {
   steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]> {
     return this.json(`steps/${site}/${head}/${query}`, signal);
   }
+  async numbers(site: number, signal?: AbortSignal): Promise<Uint8Array> {
+    return new Uint8Array(await (await this.get(`numbers/${site}`, signal)).arrayBuffer());
+  }
   async rerun(request: Rerun): Promise<RerunAnswer> {
     const headers = { "Content-Type": "application/json" };
     const options = { method: "POST", credentials: "omit" as const, headers, body: JSON.stringify(request) };

@@ -84,6 +84,8 @@ export interface Trace {
   /** What the model aligns with: a site by its name, and a head or null for the mean of all. */
   opens?: readonly [string, number | null] | null;
   sites: Site[];
+  /** What a page of the trace shows first, as in an address: "view=steps&query=1". */
+  view?: string;
   /** Whether a model is at hand to run again. */
   attached?: boolean;
 }
@@ -112,6 +114,8 @@ export interface Statistics {
 }
 
 export type Figure = number | string;
+/** What a reader may change of a head. */
+export type Part = "query" | "key" | "value" | "vector" | "scores";
 export interface Step {
   symbol: string;
   mathml: string;
@@ -120,6 +124,10 @@ export interface Step {
   about: string;
   /** Which keys the numbers, or their rows, belong to. */
   keys?: number[] | null;
+  /** The formula with its numbers: of one key, or of all together. Only steps that the page itself computes have these. */
+  worked?: { mathml: string; key: number | null };
+  /** What the numbers are a part of, if they are given and not computed. */
+  part?: Part;
 }
 
 export interface Thumbnail {
@@ -162,6 +170,8 @@ export interface TileProvider {
   statistics(site: number, signal?: AbortSignal): Promise<Statistics>;
   overview(site: number, head: number, signal?: AbortSignal): Promise<Thumbnail>;
   steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]>;
+  /** All numbers of one site, as a page carries a trace: see payload.ts. */
+  numbers(site: number, signal?: AbortSignal): Promise<Uint8Array>;
   /** Only where a model is attached. */
   rerun?(request: Rerun): Promise<RerunAnswer>;
   /** The provider of a trace that `rerun` made. */

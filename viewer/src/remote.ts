@@ -92,6 +92,9 @@ export class RemoteProvider implements TileProvider {
   steps(site: number, head: number, query: number, signal?: AbortSignal): Promise<Step[]> {
     return this.ask("steps", [site, head, query], signal);
   }
+  numbers(site: number, signal?: AbortSignal): Promise<Uint8Array> {
+    return this.ask("numbers", [site], signal);
+  }
   close(): void {
     this.speaker.terminate?.();
     this.speaker.close?.();

@@ -22,14 +22,14 @@ type Hear = (content: Told, buffers: (DataView | ArrayBuffer)[]) => void;
 interface Told {
   id: string;
   value?: unknown;
-  array?: "uint16" | "uint32" | "float32";
+  array?: "uint8" | "uint16" | "uint32" | "float32";
   thumbnail?: { estimate: boolean };
   guess?: boolean;
   error?: string;
   aborted?: boolean;
 }
 
-const ARRAYS = { uint16: Uint16Array, uint32: Uint32Array, float32: Float32Array };
+const ARRAYS = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, float32: Float32Array };
 
 function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   // Several views, in several windows, may look at one model.

@@ -38,16 +38,20 @@ examples:
   foveate look kept.trace --site 3 --head 0 --scale log --svg head.svg
   foveate look frames/ talk.wav --target talk.TextGrid            a tagger's labels along the time, and the true ones
   foveate look kept.trace --steps 2 --out steps.pdf               one query's attention, term by term
+  foveate look --example self-attention                           a lecture's numbers step by step, to change and try
 
 The viewer is reachable from this machine only, at an address that cannot be guessed. The extension of --out chooses the
 format: .svg .pdf .png .txt .pharaoh, with --steps .svg .pdf .png .tex .txt, with --why .svg .pdf .png .json .txt, and
 for the words of a recording with their times .TextGrid .ctm .json .svg .pdf .png .txt
 """
-    parser.add_argument("run", metavar="RUN", help="the run folder, or the folder of a trace")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="the run folder, or the folder of a trace")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="the source text, to draw in the terminal")
     viewed = parser.add_mutually_exclusive_group()
     viewed.add_argument("--text", dest="viewed", metavar="TEXT", help="the source text, to open in the viewer")
     viewed.add_argument("--node", dest="viewed", metavar="NAME", help="the node of a graph, to open in the viewer")
+    parser.add_argument(
+        "--example", choices=EXAMPLES, help="in place of RUN: a worked example of the lectures, opened at its steps"
+    )
     parser.add_argument("--hops", type=count, metavar="N", help="how far from a node to draw; by default all it reads")
     parser.add_argument(
         "--target",
@@ -96,6 +100,8 @@ for the words of a recording with their times .TextGrid .ctm .json .svg .pdf .pn
     machine_arguments(parser)
 
 
+EXAMPLES = ("self-attention", "action-gets-results", "one-hot")
+"""Those of `foveate.inspect.example`, which imports torch."""
 FIGURES: tuple[Literal["png", "svg", "pdf"], ...] = ("png", "svg", "pdf")
 FILES = ("html", "trace", *FIGURES)
 
@@ -103,13 +109,18 @@ FILES = ("html", "trace", *FIGURES)
 def run(arguments: argparse.Namespace) -> int:
     from foveate.inspect.trace import is_trace
 
+    if (arguments.run is None) == (arguments.example is None):
+        raise UsageError("Say what to look at: RUN, the folder of a run or of a trace, or --example with a name.")
     if arguments.why is not None:
+        if arguments.example is not None:
+            raise UsageError("--why needs a run: a worked example has no model behind its numbers.")
         from foveate.cli.why import explain
 
         explain(arguments)
         return 0
     require_used(arguments, {"occlude": "--why"}, (), "without")
-    of_trace, written = is_trace(arguments.run), any(getattr(arguments, kind) for kind in FILES)
+    of_trace = arguments.example is not None or is_trace(arguments.run)
+    written = any(getattr(arguments, kind) for kind in FILES)
     drawn = arguments.out is not None or arguments.steps is not None
     drawn = drawn or not (of_trace or written or arguments.viewed is not None)
     _require_sense(arguments, of_trace=of_trace, drawn=drawn, written=written)
@@ -162,11 +173,11 @@ class _Kept:
     rerunner = None
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        from foveate.inspect import read_trace
+        from foveate.inspect import example, read_trace
 
         if arguments.text is not None or arguments.viewed is not None or arguments.target is not None:
             raise UsageError("A trace holds its own text, and no model to run another one. Leave the text out.")
-        self.trace = read_trace(arguments.run)
+        self.trace = read_trace(arguments.run) if arguments.example is None else example(arguments.example)
 
 
 def _of_run(arguments: argparse.Namespace) -> Any:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         write_trace,
     )
     from foveate.inspect.trace.observation import observe
+    from foveate.inspect.worked_example import EXAMPLES, example
 
 # Parts that need torch are imported on first use; pictures of alignments do not need it.
 _LATER = {
@@ -45,9 +46,11 @@ _LATER = {
         "standalone",
         "write_trace",
     ),
+    "foveate.inspect.worked_example": ("EXAMPLES", "example"),
 }
 
 __all__ = [
+    "EXAMPLES",
     "Alignment",
     "Comparison",
     "DenseProvider",
@@ -62,6 +65,7 @@ __all__ = [
     "Track",
     "alignment",
     "compare",
+    "example",
     "figure",
     "gaze_svg",
     "observe",

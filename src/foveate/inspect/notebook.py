@@ -18,7 +18,7 @@ from foveate.inspect.step import steps
 from foveate.inspect.tile import TraceProvider
 from foveate.inspect.tile.provider import CancelledError
 from foveate.inspect.tile.sweep import BASE
-from foveate.inspect.trace.html import live_page, part
+from foveate.inspect.trace.html import live_page, numbers, part
 from foveate.inspect.trace.trace import Trace
 
 Say = Callable[[dict[str, Any], list[bytes]], None]
@@ -118,6 +118,9 @@ class Answers:
             "value": [step.header() for step in steps(self.provider.trace, self._within(site, head), head, query)]
         }, []
 
+    def _numbers(self, site: int, **_: Any) -> Any:
+        return {"array": "uint8"}, [numbers(self.provider.trace, self._within(site, 0))]
+
     def _within(self, site: int, head: int) -> int:
         sites = self.provider.trace.sites
         if not (0 <= site < len(sites) and 0 <= head < sites[site].heads):
@@ -125,7 +128,7 @@ class Answers:
         return site
 
 
-_METHODS = frozenset({"meta", "tile", "row", "counts", "value", "statistics", "overview", "steps"})
+_METHODS = frozenset({"meta", "tile", "row", "counts", "value", "statistics", "overview", "steps", "numbers"})
 
 
 def widget(trace: Trace, *, height: int = 720) -> Any:

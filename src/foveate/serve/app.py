@@ -19,7 +19,7 @@ from foveate.errors import FoveateError, UsageError
 from foveate.inspect import TraceProvider, steps
 from foveate.inspect.tile import CancelledError
 from foveate.inspect.tile.provider import Cancelled, Level
-from foveate.inspect.trace.html import static_folder
+from foveate.inspect.trace.html import numbers, static_folder
 from foveate.serve.guard import LARGEST, Guard
 from foveate.serve.session import Session
 
@@ -45,6 +45,7 @@ def application(session: Session, *, token: str, port: int) -> Starlette:
         "statistics/{site:int}": api.statistics,
         "overview/{site:int}/{head:int}": api.overview,
         "steps/{site:int}/{head:int}/{query:int}": api.steps,
+        "numbers/{site:int}": api.numbers,
     }
     base = f"/t/{token}/"
     routes = [Route(f"{base}api/{path}", endpoint) for path, endpoint in paths.items()]
@@ -134,6 +135,11 @@ class _Endpoints:
         query = request.path_params["query"]
         lines = await run_in_threadpool(steps, provider.trace, site, head, query)
         return JSONResponse([step.header() for step in lines])
+
+    async def numbers(self, request: Request) -> Response:
+        provider, site, _ = self._place(request)
+        content = await run_in_threadpool(numbers, provider.trace, site)
+        return Response(content, media_type="application/octet-stream", headers={"cache-control": "no-store"})
 
     async def rerun(self, request: Request) -> Response:
         arguments = _rerun(await _body(request))

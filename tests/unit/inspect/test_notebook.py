@@ -1,5 +1,6 @@
 """The live viewer of notebooks: its model in Python, without a notebook."""
 
+import json
 import threading
 from typing import Any
 
@@ -45,6 +46,12 @@ def test_every_question_of_the_viewer_is_answered_as_the_provider_does(trace: Tr
     assert answer["value"]["heads"][1] == {n: v or 0 for n, v in provider.statistics(0)[1].means().items()}
     assert asked(answers, "meta")[0]["value"] == {**trace.header(), "attached": False}
     assert asked(answers, "steps", 0, 0, 2)[0]["value"][0]["symbol"] == "q₂"
+    answer, (whole,) = asked(answers, "numbers", 0)
+    assert answer == {"id": "view/1", "array": "uint8"}
+    entries = json.loads(whole[4 : 4 + int.from_bytes(whole[:4], "little")])["tensors"]
+    assert {entry["name"]: entry["shape"] for entry in entries} == {
+        name: list(tensor.shape) for name, tensor in trace.sites[0].tensors.items()
+    }
 
 
 def test_a_slow_tile_is_guessed_first(trace: Trace) -> None:

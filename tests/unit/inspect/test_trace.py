@@ -353,7 +353,9 @@ def test_every_door_opens_at_one_place_which_a_stored_trace_remembers(tmp_path: 
     assert answer.opening == (1, 1)
     again = read_trace(write_trace(answer, tmp_path / "kept.trace"))
     assert (again.opens, again.opening) == (("decoder.0.cross", 1), (1, 1))
-    assert "opens" not in opened(*names).header()
+    assert {"opens", "view"}.isdisjoint(opened(*names).header())
+    steps = read_trace(write_trace(replace(answer, view="view=steps&query=2"), tmp_path / "steps.trace"))
+    assert steps.view == steps.header()["view"] == "view=steps&query=2"
     assert answer.select(heads=[1]).opening == (1, 0)
     assert answer.select(heads=[0]).opening == (1, None)
     assert answer.select(sites=[3]).opening == (0, None)

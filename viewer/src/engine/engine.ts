@@ -21,7 +21,7 @@ import { spansOf } from "../span";
 import { Head, UNSEEN } from "./head";
 import { overviewLevel } from "./level";
 import { Gauge, labelsOf } from "./measure";
-import type { Payload } from "./payload";
+import { assemble, type Payload } from "./payload";
 import { codesOf, levelAxis, pooled, sampled, spanAxis, type Axis } from "./pool";
 import { baseLevel, Pyramid } from "./pyramid";
 import { stepsOf } from "./step";
@@ -141,6 +141,10 @@ export class Engine implements TileProvider {
 
   steps(site: number, head: number, query: number): Promise<Step[]> {
     return Promise.resolve(stepsOf(this.head(site, head), query));
+  }
+
+  async numbers(site: number): Promise<Uint8Array> {
+    return assemble({ ...this.payload.trace, sequences: {}, sites: [this.site(site)] }, [Object.fromEntries(this.payload.tensors[site]!)]);
   }
 
   close(): void {}

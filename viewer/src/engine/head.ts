@@ -5,6 +5,9 @@ import type { Site } from "../provider";
 import { finisher, type Finish } from "./normaliser";
 import type { Tensor } from "./payload";
 
+/** Recorded numbers have 32 bits, those of a draft 64. */
+type Floats = Float32Array | Float64Array;
+
 /** What `Head.row` writes where a query does not see a key. */
 export const UNSEEN = -1;
 
@@ -13,18 +16,18 @@ export class Head {
   readonly keys: number;
   readonly queryPosition: Int32Array;
   readonly keyPosition: Int32Array;
-  readonly statistic: Float32Array;
-  readonly query: Float32Array;
-  readonly key: Float32Array;
+  readonly statistic: Floats;
+  readonly query: Floats;
+  readonly key: Floats;
   readonly feature: number;
-  readonly vector: Float32Array | null;
-  readonly dense: Float32Array | null;
-  readonly value: Float32Array | null;
+  readonly vector: Floats | null;
+  readonly dense: Floats | null;
+  readonly value: Floats | null;
   readonly valueFeature: number;
   private readonly real: Uint8Array | null;
-  private readonly bias: Float32Array | null;
-  private readonly reweight: Float32Array | null;
-  private readonly centre: Float32Array | null;
+  private readonly bias: Floats | null;
+  private readonly reweight: Floats | null;
+  private readonly centre: Floats | null;
   private readonly bits: Uint8Array | null;
   private readonly finish: Finish;
   private readonly sorted: boolean;
@@ -38,7 +41,7 @@ export class Head {
   ) {
     const { queries, keys, heads, kv_heads } = site;
     const sharing = Math.floor(index / Math.max(1, heads / kv_heads));
-    const part = (name: string, slice: number): Float32Array | null => sliceOf(tensors.get(name), slice);
+    const part = (name: string, slice: number): Floats | null => sliceOf(tensors.get(name), slice);
     this.queries = queries;
     this.keys = keys;
     this.query = part("query", index) ?? new Float32Array(0);
@@ -220,16 +223,16 @@ export class Head {
 }
 
 /** One head's part of [heads|1, …]; half precision becomes numbers. */
-function sliceOf(tensor: Tensor | undefined, index: number): Float32Array | null {
+function sliceOf(tensor: Tensor | undefined, index: number): Floats | null {
   if (!tensor) return null;
   const [heads = 1, ...rest] = tensor.shape;
   const size = rest.reduce((product, side) => product * side, 1);
   const start = (heads === 1 ? 0 : index) * size;
   const part = tensor.data.subarray(start, start + size);
-  return part instanceof Uint16Array ? halves(part) : part instanceof Float32Array ? part : Float32Array.from(part);
+  return part instanceof Uint16Array ? halves(part) : part instanceof Float32Array || part instanceof Float64Array ? part : Float32Array.from(part);
 }
 
-function perHead(tensor: Tensor | undefined, index: number, length: number): Float32Array | null {
+function perHead(tensor: Tensor | undefined, index: number, length: number): Floats | null {
   if (!tensor) return null;
   return tensor.shape.length === 1 ? sliceOf({ ...tensor, shape: [1, length] }, 0) : sliceOf(tensor, index);
 }

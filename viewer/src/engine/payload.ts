@@ -6,7 +6,7 @@ export interface Tensor {
   dtype: string;
   shape: number[];
   /** Half precision stays as its bits until a head is looked at. */
-  data: Uint8Array | Uint16Array | Int32Array | Float32Array;
+  data: Uint8Array | Uint16Array | Int32Array | Float32Array | Float64Array;
 }
 
 export interface Payload {
@@ -73,7 +73,7 @@ function typed({ dtype, shape }: Entry, buffer: ArrayBuffer): Tensor {
   }
 }
 
-/** The bytes that `parse` reads: for fixtures and for tests. */
+/** The bytes that `parse` reads. */
 export function assemble(trace: Trace, tensors: Record<string, Tensor>[]): Uint8Array {
   const entries: Entry[] = [];
   const parts: Uint8Array[] = [];

@@ -28,6 +28,8 @@ import { unitOf } from "./units";
 interface Shown {
   element: HTMLElement;
   close(): void;
+  /** Whether a key of the keyboard means something here. */
+  key?(event: KeyboardEvent): boolean;
 }
 
 export class Shell {
@@ -255,14 +257,14 @@ export class Shell {
     VIEWS.forEach((view, at) => views.includes(view) && (actions[String(at)] = () => this.turn(view)));
     if (event.target instanceof HTMLCanvasElement) actions["Enter"] = () => (app.view.value = "steps");
     const action = actions[event.key];
-    if (!action) return;
+    if (!action && !this.current?.key?.(event)) return;
     event.preventDefault();
-    action();
+    action?.();
   }
 
   private openHelp(): void {
     const { app } = this;
-    const lines = (["arrows", "zoom", "head", "find", "scale", "brush", "steps", "scene", "sound", "play", "views"] as const).map((name) => h("li", {}, app.say(`keys.${name}`)));
+    const lines = (["arrows", "zoom", "head", "find", "scale", "brush", "steps", "walk", "scene", "sound", "play", "views"] as const).map((name) => h("li", {}, app.say(`keys.${name}`)));
     replace(this.help, h("h2", {}, app.say("keys.title")), h("ul", {}, ...lines), h("button", { onclick: () => this.help.close() }, app.say("close")));
     this.help.setAttribute("aria-label", app.say("help"));
     this.help.showModal();

@@ -33,6 +33,7 @@ class TraceWriter:
         self.pedigree = Pedigree()
         self.gold: Sequence[tuple[int, int]] | None = None
         self.opens: tuple[str, int | None] | None = None
+        self.view = ""
         self.headers: list[dict[str, Any]] = []
 
     def add(self, site: Site) -> None:
@@ -43,7 +44,7 @@ class TraceWriter:
         self.headers.append({**site.header(), "file": name})
 
     def finish(self) -> None:
-        header = {**outline(self.tracks, self.pedigree, self.gold, self.opens), "sites": self.headers}
+        header = {**outline(self.tracks, self.pedigree, self.gold, self.opens, self.view), "sites": self.headers}
         written = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False)
         (self.folder / HEADER).write_text(written + "\n", encoding="utf-8")
 
@@ -62,7 +63,7 @@ def trace_writer(path: Path | str, tracks: Mapping[str, Track]) -> Iterator[Trac
 def write_trace(trace: Trace, path: Path | str) -> Path:
     """Write a trace as a folder."""
     with trace_writer(path, trace.tracks) as writer:
-        writer.pedigree, writer.gold, writer.opens = trace.pedigree, trace.gold, trace.opens
+        writer.pedigree, writer.gold, writer.opens, writer.view = trace.pedigree, trace.gold, trace.opens, trace.view
         for site in trace.sites:
             writer.add(site)
     return Path(path)
@@ -96,7 +97,8 @@ def parsed(header: Mapping[str, Any], tensors_of: Any, where: str) -> Trace:
         sites = tuple(_site(entry, tensors_of(entry["file"]), where) for entry in header["sites"])
         gold = None if header.get("gold") is None else tuple((t, s) for t, s in header["gold"])
         opens = None if header.get("opens") is None else tuple(header["opens"])
-        return Trace(tracks=tracks, sites=sites, pedigree=Pedigree.read(header["pedigree"]), gold=gold, opens=opens)
+        pedigree, view = Pedigree.read(header["pedigree"]), header.get("view", "")
+        return Trace(tracks=tracks, sites=sites, pedigree=pedigree, gold=gold, opens=opens, view=view)
     except FoveateError as error:
         raise error if isinstance(error, DataError) else DamagedError(f"{where}: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -8,6 +8,8 @@ import json
 import re
 import struct
 import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -101,6 +103,21 @@ def stream(trace: Sites) -> bytes:
     text = json.dumps({"trace": trace.header(), "tensors": entries}, ensure_ascii=False, allow_nan=False).encode()
     text += b" " * (-(4 + len(text)) % ALIGNED)
     return b"".join([struct.pack("<I", len(text)), text, *parts])
+
+
+def numbers(trace: Sites, site: int) -> bytes:
+    """All numbers of one site, as `stream` writes them, for a page that computes with them."""
+    return stream(_Numbers(trace.title, {**trace.header(), "sequences": {}}, (trace.sites[site],)))
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    title: str
+    whole: Mapping[str, Any]
+    sites: tuple[Site, ...]
+
+    def header(self) -> dict[str, Any]:
+        return {**self.whole, "sites": [site.header() for site in self.sites]}
 
 
 def deflated(content: bytes) -> bytes:

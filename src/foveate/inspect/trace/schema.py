@@ -149,6 +149,7 @@ def require_header(header: Mapping[str, Any], where: str) -> None:
 class _Marks:
     gold: Ranges | None = None
     opens: tuple[str, int | None] | None = None
+    view: str = ""
 
 
 def _read(kind: type[Header], value: Any, where: str) -> Header:

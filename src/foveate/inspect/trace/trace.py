@@ -76,6 +76,8 @@ class Trace:
     """Links (target, source) by a person."""
     opens: tuple[str, int | None] | None = None
     """The preferred site of a model, with a head or None for the mean. See `opening`."""
+    view: str = ""
+    """The first view of a page, as in the viewer's address: "view=steps&query=1"."""
 
     def __post_init__(self) -> None:
         for site in self.sites:
@@ -212,7 +214,7 @@ class Trace:
         """The header for viewers: trace.json, with labels without the marks of pieces."""
         sites = [{**site.header(), "file": file_of(number)} for number, site in enumerate(self.sites)]
         shown = {name: track.readable() for name, track in self.tracks.items()}
-        return {**outline(shown, self.pedigree, self.gold, self.opens), "sites": sites}
+        return {**outline(shown, self.pedigree, self.gold, self.opens, self.view), "sites": sites}
 
     def _repr_html_(self) -> str:
         """The viewer in a sandboxed frame that may run scripts; a sentence with the reason if this is impossible."""
@@ -244,6 +246,7 @@ def outline(
     pedigree: Pedigree,
     gold: Sequence[tuple[int, int]] | None,
     opens: tuple[str, int | None] | None = None,
+    view: str = "",
 ) -> dict[str, Any]:
     """The header without its sites."""
     sequences = {name: track.header() for name, track in tracks.items()}
@@ -254,6 +257,7 @@ def outline(
         "sequences": sequences,
         "gold": None if gold is None else [list(link) for link in gold],
         **({} if opens is None else {"opens": list(opens)}),
+        **({"view": view} if view else {}),
     }
 
 

@@ -4,6 +4,7 @@ var e = [
 	"head",
 	"cursor"
 ], t = {
+	uint8: Uint8Array,
 	uint16: Uint16Array,
 	uint32: Uint32Array,
 	float32: Float32Array
