@@ -302,7 +302,9 @@ def test_a_worked_example_of_the_lectures_is_looked_at_without_a_run(foveate: An
     said = foveate("look", "--example", "one-hot", "--steps", "сдавать")
     assert "0.130    0.352         0.130  0.130  0.130       0.130" in said.out
     for name in looking.EXAMPLES:
-        assert foveate("look", "--example", name, "--trace", tmp_path / name).code == 0
+        html = tmp_path / f"{name}.html"
+        assert foveate("look", "--example", name, "--trace", tmp_path / name, "--html", html).code == 0
+        assert html.stat().st_size < 500_000
         assert inspect.read_trace(tmp_path / name).view.startswith("view=steps&query=")
     for words, says in (
         ((), "RUN, the folder of a run or of a trace, or --example"),

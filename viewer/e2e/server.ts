@@ -34,7 +34,7 @@ export async function served(first: Example, second: Example, model: (request: R
     if (what === "value") return engine.value(site, head, a, b);
     if (what === "statistics") return engine.statistics(site);
     if (what === "steps") return engine.steps(site, head, a);
-    if (what === "numbers") return bytes(await engine.numbers(site));
+    if (what === "numbers") return engine.numbers(site);
     return bytes((await engine.overview(site, head)).codes);
   };
   const server: Server = createServer((request, response) => {

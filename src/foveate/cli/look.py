@@ -326,7 +326,8 @@ def _named(arguments: argparse.Namespace, trace: "Trace") -> "Trace":
     from foveate.inspect.trace import is_trace
     from foveate.storage.shipped import run_name
 
-    return trace if is_trace(arguments.run) else trace.named(run_name(arguments.run))
+    kept = arguments.example is not None or is_trace(arguments.run)
+    return trace if kept else trace.named(run_name(arguments.run))
 
 
 def _write(arguments: argparse.Namespace, trace: "Trace") -> None:
