@@ -21,13 +21,15 @@ from foveate.attention import (
 from foveate.data.batch import Batch
 from foveate.errors import UsageError
 from foveate.export import save_onnx
-from foveate.models import ClassifierConfig, PictureCNNConfig, ResNetConfig, ViTConfig
+from foveate.models import BERTConfig, ClassifierConfig, PictureCNNConfig, ResNetConfig, ViTConfig
 from foveate.nn import (
     BlockConfig,
+    CNNEncoderConfig,
     FirstPoolingConfig,
     MaxPoolingConfig,
     MeanPoolingConfig,
     Patches,
+    RNNEncoderConfig,
     TransformerEncoderConfig,
 )
 from foveate.nn.grid_position import NoGridPositionConfig, SinusoidalGridConfig
@@ -45,6 +47,7 @@ def vit(*, position: Any = None, **attention: Any) -> ViTConfig:
     return ViTConfig(block=block, num_layers=2, **({} if position is None else {"position": position}))
 
 
+SMALL = BlockConfig(model_dim=16, num_heads=2, feedforward_dim=20, norm="pre")
 NEAR = neighbourhood(columns=5, reach=1, first=1)
 CLASSIFIERS = {
     "ViT": ClassifierConfig(encoder=vit(), pooling=FIRST),
@@ -75,6 +78,9 @@ CLASSIFIERS = {
     ),
     "ViT whose class token sees nothing": ClassifierConfig(encoder=vit(visibility=NEAR), pooling=FIRST),
     "ViT of everything but itself": ClassifierConfig(encoder=vit(visibility=~window(left=0, right=0)), pooling=FIRST),
+    "Transformer over patches": ClassifierConfig(encoder=TransformerEncoderConfig(block=SMALL), embedding_dim=12),
+    "LSTM over patches": ClassifierConfig(encoder=RNNEncoderConfig(hidden_dim=8), embedding_dim=12),
+    "convolution over patches": ClassifierConfig(encoder=CNNEncoderConfig(hidden_dim=8), embedding_dim=12),
     "CNN": ClassifierConfig(encoder=PictureCNNConfig(channels=(8, 12)), pooling=MaxPoolingConfig()),
     "ResNet": ClassifierConfig(encoder=ResNetConfig(channels=(8, 12), blocks=2)),
     "ResNet with batch norm": ClassifierConfig(
@@ -127,4 +133,4 @@ def test_what_has_no_graph_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"layer 0: its visibility contains dilated\(.*\), which has no"):
         save_onnx(shaken(ClassifierConfig(encoder=vit(visibility=far), pooling=FIRST)), tmp_path)
     with pytest.raises(UsageError, match=r"its input is Patches\(.*\), but graphs support only ids and vectors"):
-        save_onnx(ClassifierConfig(encoder=TransformerEncoderConfig()).build(PATCHES, 4).eval(), tmp_path)
+        save_onnx(ClassifierConfig(encoder=BERTConfig(block=SMALL, num_layers=1)).build(PATCHES, 4).eval(), tmp_path)

@@ -313,6 +313,8 @@ def test_the_text_of_a_stream_is_that_of_the_file(clips: Path, run: Path, foveat
     whole = foveate("transcribe", run, one, *search)
     assert foveate("transcribe", run, one, "--stream").out == whole.out
     assert foveate("transcribe", run, "--stream", stdin=one.read_bytes()).out == whole.out
+    cut = foveate("transcribe", run, "--stream", stdin=one.read_bytes()[:-2])
+    assert "standard input: cut off: " in cut.err
     said = foveate("transcribe", run, "--stream", "--rate", "16000", stdin=b"\0" * 9_000)
     assert (said.code, "Standard input has 16,000 samples a second, and the model reads 8,000." in said.err) == (
         2,
@@ -412,3 +414,5 @@ def test_a_plan_has_the_latency_of_a_stream(clips: Path, window: str, foveate: A
     assert "under chunk(2, left=2): latency of a stream: " in said.out
     said = foveate("plan", "transcribe", "--data", clips, "--no-tune", "--set", "model.encoder=rnn")
     assert "no stream: " in said.out
+    said = foveate("plan", "transcribe", "--data", clips, *SMALL, "--set", "reader.normalisation=recording")
+    assert "no stream: Vectors that are normalised by the whole recording" in said.out

@@ -141,6 +141,7 @@ def test_a_run_is_trained_used_measured_planned_and_reported(data: Path, tmp_pat
     planned = foveate("plan", "classify", "--data", str(data), *QUICK[:3])
     assert planned.code == 0, planned.err
     assert {"image": "Patches(size=2", "vector": "Vectors(width=2)", "audio": "Vectors(width=40)"}[kind] in planned.out
+    assert f" and {labels} labels)" in planned.out
     bad = tmp_path / f"bad{one.suffix}"
     bad.write_bytes(b"nothing")
     several = foveate("classify", str(run), str(bad), str(one), str(tmp_path / "none.wav"), str(one))

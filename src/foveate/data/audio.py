@@ -122,6 +122,14 @@ class AudioReader(Reader):
     def open(self, folder: Path) -> "AudioRows":
         return AudioRows.open(folder)
 
+    def require_stream(self) -> None:
+        """Raises UsageError where vectors are normalised by the whole recording."""
+        if self.normalisation == "recording":
+            raise UsageError(
+                "Vectors that are normalised by the whole recording cannot be made while it arrives. Train with "
+                '--set reader.normalisation=running, or "training".'
+            )
+
     def frames(self, recording: Recording) -> Float[Tensor, "frames numbers"]:
         """Energies or cepstra with their slopes, not normalised, of a recording at the reader's rate."""
         return deltas(self.spectrum(torch.from_numpy(recording.samples)), self.deltas)
@@ -211,17 +219,13 @@ class AudioRows(StoredRows):
         Raises UsageError where vectors are normalised by the whole recording.
         """
         settings, rate = self.settings, self.rate
+        settings.require_stream()
         mean, deviation = torch.tensor(self.mean), torch.tensor(self.deviation)
         parts: list[Stream[Any]] = [
             WindowStream(settings.spectrum, size=window_length(rate), hop=hop_length(rate)),
         ]
         if settings.deltas:
             parts.append(SlopeStream(settings.deltas))
-        if settings.normalisation == "recording":
-            raise UsageError(
-                "Vectors that are normalised by the whole recording cannot be made while it arrives. Train with "
-                '--set reader.normalisation=running, or "training".'
-            )
         if settings.normalisation == "running":
             parts.append(PassingStream(running, begun(mean, deviation)))
         else:

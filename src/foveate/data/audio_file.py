@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from foveate.data.audio_header import end_of_samples
+from foveate.data.audio_header import end_of_samples, ogg_ends
 from foveate.errors import DataError, SetupError
 from foveate.suggestion import missing_file
 
@@ -33,6 +33,8 @@ SILENT = 1e-4
 """The largest absolute value in a recording that counts as silent: 3 steps of 16 bits."""
 CUT = "cut off: the file ends before the last sample that its header promises"
 """The remark on a file whose end is missing."""
+UNENDED = "cut off: its last page of Ogg does not end the stream"
+"""The remark on an Ogg file whose end is missing, or that a live stream wrote."""
 _CHUNK = 1 << 18
 
 
@@ -141,6 +143,8 @@ def _read(clip: Clip) -> Recording:
     remarks = [f"{channels} channels, whose mean is read"] if channels > 1 else []
     if clip.end is None and (read < 0.99 * frames or _lacks_samples(clip.path)):  # MP3 knows only about how many
         remarks.append(CUT)
+    if clip.end is None and not ogg_ends(clip.path):
+        remarks.append(UNENDED)
     return Recording(str(clip), samples, rate, (*remarks, *remarks_on(samples)))
 
 
@@ -202,7 +206,7 @@ def _located(clip: Clip) -> Iterator[None]:
 
 def _lacks_samples(path: Path) -> bool:
     """Whether a file ends before the end of its samples, by its header. libsndfile reads what is there, and says
-    nothing; it refuses FLAC, Ogg and CAF that end too early.
+    nothing; it refuses FLAC and CAF that end too early.
     """
     end = end_of_samples(path)
     return end is not None and end > path.stat().st_size

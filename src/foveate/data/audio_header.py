@@ -1,4 +1,4 @@
-"""The headers of uncompressed sound: where the samples of a file end, if it is whole."""
+"""The headers of sound: where the samples of an uncompressed file end, if it is whole, and whether an Ogg file ends."""
 
 import struct
 from pathlib import Path
@@ -11,6 +11,8 @@ leave this size (SoX), one above it (arecord has 0x7FFFFF00), the largest number
 LARGEST = 0xFFFFFFFF
 ABSURD_SIZE = 1 << 48
 """The bytes of samples from which a header of 64 bits does not know how many there are."""
+_PAGE = 27 + 255 + 255 * 255
+"""The largest size of a page of Ogg, in bytes."""
 W64_RIFF, W64_WAVE, W64_DATA = (
     name + bytes.fromhex(rest)
     for name, rest in (
@@ -40,6 +42,23 @@ def end_of_samples(path: Path) -> int | None:
         if kind in (b".snd", b"dns.") and len(head) >= 12:
             return _known(struct.unpack_from(">II" if kind == b".snd" else "<II", head, 4))
         return _sphere(head) if head.startswith(b"NIST_1A\n") else None
+
+
+def ogg_ends(path: Path) -> bool:
+    """Whether the last page of an Ogg file is whole and is marked as the end of its stream; True for other formats.
+
+    Reference: RFC 3533, section 6.
+    """
+    with path.open("rb") as file:
+        if file.read(4) != b"OggS":
+            return True
+        size = file.seek(0, 2)
+        file.seek(max(size - _PAGE, 0))
+        tail = file.read()
+    page = tail[tail.rfind(b"OggS\0") :]
+    if len(page) < 27 or not page[5] & 4:
+        return False
+    return len(page) >= 27 + page[26] + sum(page[27 : 27 + page[26]])
 
 
 def _known(samples: tuple[int, int] | None) -> int | None:

@@ -63,8 +63,11 @@ class Pipe:
             )
         return cls(_Before(begin, file), rate)
 
-    def pieces(self) -> Iterator[Float[np.ndarray, " samples"]]:
-        """Samples from −1 to 1 of one channel, some at a time; of several channels the mean."""
+    def pieces(self, remarks: list[str]) -> Iterator[Float[np.ndarray, " samples"]]:
+        """Samples from −1 to 1 of one channel, some at a time; of several channels the mean. At the end, what the user
+        should know about the sound is added to `remarks`.
+        """
+        remarks += [f"{self.channels} channels, whose mean is read"] if self.channels > 1 else []
         dtype = np.dtype(self.dtype)
         scale = 1.0 if dtype.kind == "f" else float(-np.iinfo(dtype).min)
         frame, left = dtype.itemsize * self.channels, self.size
@@ -75,13 +78,18 @@ class Pipe:
             whole = np.frombuffer(data[: len(data) // frame * frame], dtype).reshape(-1, self.channels)
             if len(whole):
                 yield (whole.mean(1, dtype=np.float64) / scale).astype(np.float32)
+            if len(data) % frame and left is None:
+                remarks.append(f"{len(data) % frame} of the {frame} bytes of a last sample, which are left out")
             if len(data) < frame:
-                return
+                break
+        if left is not None and left >= frame:
+            remarks.append(CUT)
 
     def recording(self) -> Recording:
         """All samples. Raises DataError for a pipe without samples, and for hours of sound."""
         pieces, count = [], 0
-        for piece in self.pieces():
+        remarks: list[str] = []
+        for piece in self.pieces(remarks):
             pieces.append(piece)
             count += len(piece)
             if count > LONGEST * self.rate:
@@ -89,9 +97,6 @@ class Pipe:
         if not count:
             raise DataError(f"{NAME} has no samples.")
         samples = np.concatenate(pieces)
-        remarks = [f"{self.channels} channels, whose mean is read"] if self.channels > 1 else []
-        if self.size is not None and count < self.size // (np.dtype(self.dtype).itemsize * self.channels):
-            remarks.append(CUT)
         return Recording(NAME, samples, self.rate, (*remarks, *remarks_on(samples)))
 
 

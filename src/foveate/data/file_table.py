@@ -84,8 +84,13 @@ class FileTable:
         line = 0
         for label in sorted(_visible(folder)):
             if not label.is_dir():
+                table = label.suffix.lower() in (".tsv", ".csv", ".txt")
+                or_name = (
+                    f" If it is the table of the {self.noun}s, name it in the place of the folder." if table else ""
+                )
                 raise DataError(
-                    f"{label} is not in a folder that names its label. Move it into one, such as {folder / self.label}."
+                    f"{label} is not in a folder that names its label. Move it into one, such as "
+                    f"{folder / self.label}.{or_name}"
                 )
             for file in sorted(_visible(label)):
                 line += 1

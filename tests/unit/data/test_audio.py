@@ -161,7 +161,7 @@ def test_a_misspelt_first_line_still_makes_a_table_of_recordings(table: Path) ->
 
 
 def test_a_wrong_file_in_a_folder_is_named(table: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"all\.tsv is not in a folder that names its label"):
+    with pytest.raises(DataError, match=r"all\.tsv is not in a folder that names its label\. .* name it in the"):
         list(READER.read(str(tmp_path)))
     table.rename(tmp_path / "clips/all.tsv")
     with pytest.raises(DataError, match=r"all\.tsv is not a recording that can be read"):

@@ -236,6 +236,22 @@ def test_a_compressed_file_that_ends_too_early_is_refused(ending: str, tmp_path:
         read_recording(Clip(path))
 
 
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_an_ogg_file_whose_last_page_is_missing_is_remarked(subtype: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.ogg"
+    noise = np.random.default_rng(0).normal(size=4 * 16_000).astype(np.float32) / 10
+    soundfile.write(path, noise, 16_000, format="OGG", subtype=subtype)
+    assert read_recording(Clip(path)).remarks == ()
+    data = path.read_bytes()
+    last = data.rindex(b"OggS")
+    for size in (last, last + 10, len(data) - 1):  # between pages, in a header, in a page
+        path.write_bytes(data[:size])
+        cut = read_recording(Clip(path))
+        assert 0 < cut.seconds < 4
+        assert cut.remarks == (audio_file.UNENDED,)
+        assert read_recording(Clip(path, 0.5, 1.0)).remarks == ()  # its samples are all there
+
+
 def test_the_place_in_a_table_stands_before_errors(tmp_path: Path) -> None:
     clip = Clip(tmp_path / "none.wav", place="clips.tsv:7")
     for read in (read_recording, seconds_of, rate_of):

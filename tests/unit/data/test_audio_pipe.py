@@ -67,7 +67,9 @@ def test_the_channels_of_a_recording_have_a_mean() -> None:
 
 def test_raw_sound_needs_a_rate() -> None:
     raw = np.rint(TONE * 32768).astype("<i2").tobytes()
-    pieces = list(Pipe.of(Dripping(raw + b"\0"), 8_000).pieces())
+    remarks: list[str] = []
+    pieces = list(Pipe.of(Dripping(raw + b"\0"), 8_000).pieces(remarks))
+    assert remarks == ["1 of the 2 bytes of a last sample, which are left out"]
     np.testing.assert_allclose(np.concatenate(pieces), TONE, atol=2e-5)
     assert [len(piece) for piece in pieces] == [1600, 1600, 800]
     with pytest.raises(DataError, match=r"is not a WAV file. Raw samples, .* need --rate N"):

@@ -26,7 +26,7 @@ from foveate.models.picture_encoder import PictureEncoder
 from foveate.models.recogniser import Recogniser
 from foveate.models.recurrent import RecurrentSeq2Seq
 from foveate.models.tagger import FrameTagger, PieceTagger, Tagger
-from foveate.nn.embed import Tokens
+from foveate.nn.embed import PatchEmbedding, Tokens
 from foveate.storage.draft import draft_folder
 
 INSTEAD = "Foveate's own engine runs every model."
@@ -51,8 +51,7 @@ def refusals(model: nn.Module) -> list[str]:
     family = _family(model)
     if family is None:
         return [f"{type(model).__name__} is unknown"]
-    reads_pictures = isinstance(getattr(model, "encoder", None), PictureEncoder)
-    inputs = [] if reads_pictures else input_refusals(model, getattr(family, "INPUTS", (Tokens,)))
+    inputs = [] if _reads_pictures(model) else input_refusals(model, getattr(family, "INPUTS", (Tokens,)))
     return list(dict.fromkeys([*family.refusals(model), *inputs, *unknown_layers(model)]))
 
 
@@ -99,6 +98,12 @@ def onnx_engine(model: Seq2Seq) -> OnnxEngine:
 def _described(tensor: Any) -> str:
     sizes = (size.dim_param or str(size.dim_value) for size in tensor.shape.dim)
     return f"{'float32' if tensor.elem_type == FLOAT else 'int64'} [{', '.join(sizes)}]"
+
+
+def _reads_pictures(model: nn.Module) -> bool:
+    """Whether a model embeds pictures by an encoder of theirs, or is a classifier of patches."""
+    embeds = isinstance(model, Classifier) and isinstance(model.embedding, PatchEmbedding)
+    return embeds or isinstance(getattr(model, "encoder", None), PictureEncoder)
 
 
 def _family(model: nn.Module) -> ModuleType | None:

@@ -1,5 +1,7 @@
 """Taggers and classifiers as one graph: from padded sentences or texts to logits of labels."""
 
+from typing import cast
+
 from foveate.export.onnx import encoder_graph, picture_graph, pooling_graph, subsampling_graph
 from foveate.export.onnx.encoder_graph import Texts
 from foveate.export.onnx.operator_graph import Graph
@@ -8,7 +10,8 @@ from foveate.models.bert import BERTEncoder
 from foveate.models.classifier import Classifier
 from foveate.models.picture_encoder import PictureEncoder
 from foveate.models.tagger import FrameTagger, PieceTagger, Spelling, Tagger
-from foveate.nn.embed import Tokens, Vectors
+from foveate.nn.embed import PatchEmbedding, Patches, Tokens, Vectors
+from foveate.nn.encoder import Encoder
 
 Labeller = Tagger | PieceTagger | FrameTagger | Classifier
 INPUTS = (Tokens, Vectors)
@@ -31,7 +34,7 @@ def refusals(model: Labeller) -> list[str]:
 
 def max_length(model: Labeller) -> int | None:
     """The largest number of tokens that the graph represents; None without a limit, and for pictures of one size."""
-    if isinstance(model.encoder, PictureEncoder):
+    if isinstance(model.encoder, PictureEncoder) or isinstance(getattr(model, "input", None), Patches):
         return None
     limit = encoder_graph.max_length(model.encoder)
     return limit * model.stride if isinstance(model, Classifier) and limit is not None else limit
@@ -93,8 +96,15 @@ def _classifier(graph: Graph, model: Classifier) -> None:
     """Logits of each text or picture, and the weights of attention pooling."""
     read = model.encoder
     if isinstance(read, PictureEncoder):
-        pixels, texts = picture_graph.given(graph, read)
+        count = read.class_tokens + read.grid[0] * read.grid[1]
+        pixels, texts = picture_graph.given(graph, read.patches, count)
         _answer(graph, model, texts, picture_graph.encoded(graph, read, pixels, texts), "pictures")
+        return
+    if isinstance(model.input, Patches) and isinstance(model.embedding, PatchEmbedding):
+        pixels, texts = picture_graph.given(graph, model.input, model.input.count)
+        x = picture_graph.embedded(graph, model.input, model.embedding, pixels, texts.batch)
+        x = encoder_graph.encoded(graph, cast(Encoder, read), texts, x, model.embedding.project.out_features)
+        _answer(graph, model, texts, x, "pictures")
         return
     if isinstance(model.input, Vectors):
         texts = Texts.given_vectors(graph, "texts", model.input.width)

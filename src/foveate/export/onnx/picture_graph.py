@@ -11,6 +11,7 @@ from foveate.export.onnx.operator_graph import Graph
 from foveate.models.convolution import Convolution, GridNetwork, ResidualBlock
 from foveate.models.picture_encoder import PictureEncoder
 from foveate.models.vit import ViT
+from foveate.nn.embed import PatchEmbedding, Patches
 
 
 def refusals(encoder: PictureEncoder) -> list[str]:
@@ -20,15 +21,23 @@ def refusals(encoder: PictureEncoder) -> list[str]:
     return [] if isinstance(encoder, GridNetwork) else [f"{type(encoder).__name__} is unknown"]
 
 
-def given(graph: Graph, encoder: PictureEncoder) -> tuple[str, Texts]:
-    """Pixels [pictures, height, width, channels] as the input of the graph, and the vectors that become of them."""
-    patches = encoder.patches
+def given(graph: Graph, patches: Patches, count: int) -> tuple[str, Texts]:
+    """Pixels [pictures, height, width, channels] as the input of the graph, and the vectors, `count` of each picture,
+    that become of them.
+    """
     height, width = (count * patches.size for count in patches.grid)
     pixels = graph.input("pixels", ["pictures", height, width, patches.channels])
-    batch, count = graph.size(pixels, 0), encoder.class_tokens + encoder.grid[0] * encoder.grid[1]
-    length = graph.whole(count)
+    batch, length = graph.size(pixels, 0), graph.whole(count)
     lengths = graph.op("Expand", length, batch)
     return pixels, Texts("", lengths, batch, length, graph.visible(lengths, length))
+
+
+def embedded(graph: Graph, patches: Patches, embedding: PatchEmbedding, pixels: str, batch: str) -> str:
+    """Rows [pictures · patches, dim] of patches with their places in learned rows and columns"""
+    rows, columns = embedding.row.weight[:, None], embedding.column.weight[None]
+    place, dim = (rows + columns).flatten(0, 1), embedding.project.out_features
+    x = graph.shaped(graph.linear(_squares(graph, patches, pixels, batch), embedding.project), batch, -1, dim)
+    return graph.shaped(graph.op("Add", x, graph.table(place)), -1, dim)
 
 
 def encoded(graph: Graph, encoder: PictureEncoder, pixels: str, texts: Texts) -> str:
@@ -43,11 +52,8 @@ def encoded(graph: Graph, encoder: PictureEncoder, pixels: str, texts: Texts) ->
 
 def _vit(graph: Graph, encoder: ViT, pixels: str, texts: Texts) -> str:
     patches, dim, before = encoder.patches, encoder.output_dim, encoder.class_tokens
-    (rows, columns), size = patches.grid, patches.size
-    squares = graph.turned(
-        graph.shaped(pixels, texts.batch, rows, size, columns, size, patches.channels), 0, 1, 3, 2, 4, 5
-    )
-    x = graph.shaped(graph.linear(graph.shaped(squares, -1, patches.width), encoder.project), texts.batch, -1, dim)
+    squares = _squares(graph, patches, pixels, texts.batch)
+    x = graph.shaped(graph.linear(squares, encoder.project), texts.batch, -1, dim)
     x = graph.op("Add", x, graph.table(encoder.position(encoder.standard)))
     if encoder.class_token is not None:
         tokens = graph.op("Unsqueeze", graph.weight(encoder.class_token), graph.whole(0))
@@ -58,6 +64,13 @@ def _vit(graph: Graph, encoder: ViT, pixels: str, texts: Texts) -> str:
     blocks = cast(Any, encoder.blocks)
     x = block_graph.encoded(graph, blocks, graph.shaped(x, -1, dim), texts.batch, places)
     return graph.norm(x, encoder.norm)
+
+
+def _squares(graph: Graph, patches: Patches, pixels: str, batch: str) -> str:
+    """Rows [pictures · patches, width] of the pixels of each patch"""
+    (rows, columns), size = patches.grid, patches.size
+    cut = graph.shaped(pixels, batch, rows, size, columns, size, patches.channels)
+    return graph.shaped(graph.turned(cut, 0, 1, 3, 2, 4, 5), -1, patches.width)
 
 
 def _layer(graph: Graph, module: nn.Module, x: str) -> str:

@@ -96,6 +96,7 @@ class ClassifySide(LabellingSide):
             batch = made_up(max(config.data.max_tokens // length, 1), length, size)
             source: Any = size
             known, unit, shorter = f"a vocabulary of {size:,}", "token", "--length"
+            kinds, counting = LABELS, f"{LABELS} labels (assumed)"
         else:
             if not config.data.data:
                 raise UsageError(f"The sizes of {config.what} are those of the data: name them with --data.")
@@ -106,13 +107,15 @@ class ClassifySide(LabellingSide):
             row = rows.row(sample[0].thing)
             length, batch = len(row), Batch.of([row] * max(config.data.max_tokens // len(row), 1))
             source, known, unit, shorter = rows.input, str(rows.input), "vector", "shorter examples"
-        model = config.classifier(source, LABELS)
+            kinds = len({one.label for one in config.read(config.data.data)})
+            counting = counted(kinds, "label")
+        model = config.classifier(source, kinds)
         require_fit(model.max_length, length, shorter)
-        labels = torch.randint(LABELS, (batch.size,), generator=torch.Generator().manual_seed(0))
+        labels = torch.randint(kinds, (batch.size,), generator=torch.Generator().manual_seed(0))
         return Probe(
             model=model,
             loss=lambda: cross_entropy(model(batch), labels),
-            vocabulary=f"{known} and {LABELS} labels",
+            vocabulary=f"{known} and {counting}",
             batch=f"{batch.size} {config.what} of {counted(length, unit)}",
             tokens=batch.num_tokens,
             unit=f"{unit}s",

@@ -128,7 +128,7 @@ class FrameSide(LabellingSide):
         return Probe(
             model=model,
             loss=lambda: cross_entropy(model(batch), labels),
-            vocabulary=f"{rows.input} and {LABELS} labels",
+            vocabulary=f"{rows.input} and {LABELS} labels (assumed)",
             batch=f"{batch.size} {config.what} of {counted(len(row), 'vector')}",
             tokens=batch.num_tokens,
             unit="vectors",

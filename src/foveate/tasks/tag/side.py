@@ -90,7 +90,7 @@ class WordSide(LabellingSide):
         return Probe(
             model=model,
             loss=lambda: cross_entropy(model(batch), labels),
-            vocabulary=f"{size:,} words and {LABELS} labels",
+            vocabulary=f"{size:,} words and {LABELS} labels (assumed)",
             batch=f"{len(drawn)} sentences of {length} words",
             tokens=drawn.numel(),
             unit="words",

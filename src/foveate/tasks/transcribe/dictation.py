@@ -1,14 +1,14 @@
 """The output of `foveate transcribe`: texts, words with times, and streams while they arrive."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 
 import numpy as np
 
 from foveate.attention import Visibility
 from foveate.data.audio_file import Clip, read_recording
-from foveate.data.audio_pipe import SECONDS, Pipe
+from foveate.data.audio_pipe import NAME, SECONDS, Pipe
 from foveate.decode import CTCConfig
 from foveate.errors import UsageError
 from foveate.tasks.intake import PIPE, intake
@@ -51,8 +51,7 @@ def dictate(load: Callable[[], Transcriber], arguments: argparse.Namespace) -> N
         if transcript is None:
             print(end="" if arguments.format or arguments.n_best else "\n", flush=True)
             continue
-        if transcript.remarks:
-            say(f"{transcript.name}: {', '.join(transcript.remarks)}.")
+        _remark(transcript.name, transcript.remarks)
         for line in _lines(transcript, number, arguments):
             print(shown(line), flush=True)
 
@@ -91,21 +90,29 @@ def _written(stream: TextStream, thing: Clip | Pipe) -> bool:
             f"this rate, or convert on the way: ffmpeg -i - -f wav -ar {stream.rate} -ac 1 -"
         )
     state, printed = stream.begin(), ""
+    remarks: list[str] = []
     with suppress(KeyboardInterrupt) if isinstance(thing, Pipe) else nullcontext():  # Ctrl-C ends a microphone
-        for piece in thing.pieces() if isinstance(thing, Pipe) else _pieces(thing, stream.rate):
+        for piece in thing.pieces(remarks) if isinstance(thing, Pipe) else _pieces(thing, stream.rate, remarks):
             state, partial = stream.advance(state, piece, last=False)
             printed = _print_more(stream.text(partial, certain=True), printed)
     _, partial = stream.advance(state, np.zeros(0, np.float32), last=True)
     _print_more(stream.text(partial), printed)
     print(flush=True)
+    _remark(NAME if isinstance(thing, Pipe) else str(thing), remarks)
     return True
 
 
-def _pieces(thing: Clip, rate: int) -> Iterator[np.ndarray]:
-    """The samples of a recording, in pieces of a fifth of a second."""
-    samples = read_recording(thing).at(rate).samples
+def _pieces(thing: Clip, rate: int, remarks: list[str]) -> Iterator[np.ndarray]:
+    """The samples of a recording, in pieces of a fifth of a second; its remarks are added to `remarks`."""
+    recording = read_recording(thing).at(rate)
+    remarks += recording.remarks
     step = max(int(SECONDS * rate), 1)
-    return (samples[start : start + step] for start in range(0, len(samples), step))
+    return (recording.samples[start : start + step] for start in range(0, len(recording.samples), step))
+
+
+def _remark(name: str, remarks: Sequence[str]) -> None:
+    if remarks:
+        say(f"{name}: {', '.join(remarks)}.")
 
 
 def _print_more(text: str, printed: str) -> str:

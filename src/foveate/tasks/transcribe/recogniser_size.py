@@ -8,6 +8,7 @@ from typing import Any
 
 from foveate.config import to_dict
 from foveate.data.audio import AudioReader
+from foveate.data.audio_file import SUFFIXES
 from foveate.data.augmentation import AugmentationConfig
 from foveate.data.feature import VectorReader
 from foveate.data.reader import Example, Reader
@@ -76,9 +77,10 @@ def suggest(config: TranscribeConfig, allowance: Allowance) -> Suggestion:
 
 def _is_listed(path: str) -> bool:
     """Whether a file holds vectors, or lists files of vectors."""
-    if Path(path).suffix == ".npz":
-        return True
-    return Path(path).is_file() and next(read_lines(path), "").partition("\t")[0].strip().endswith(".npy")
+    suffix = Path(path).suffix.lower()
+    if suffix == ".npz" or suffix in SUFFIXES or not Path(path).is_file():
+        return suffix == ".npz"
+    return next(read_lines(path), "").partition("\t")[0].strip().endswith(".npy")
 
 
 def _facts(reader: Reader, sample: list[Example], total: int) -> _Recordings:

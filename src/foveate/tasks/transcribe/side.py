@@ -221,6 +221,8 @@ def _latency(config: TranscribeConfig, model: Recogniser) -> str:
     """A sentence on the time that an output of a stream waits for later sound."""
     stride = getattr(config.reader, "stride", 1)
     try:
+        if isinstance(config.reader, AudioReader):
+            config.reader.require_stream()
         waits = latency(
             model.eval().stream(), HOP * stride, window=WINDOW + HOP * (getattr(config.reader, "stack", 1) - 1)
         )
