@@ -121,7 +121,8 @@ def _read_edges(
             )
         for name in cells[:2]:
             if name not in number:
-                _refuse(path, line, f"the node {short(name)} is not in {nodes}.{did_you_mean(name, number)}")
+                head = " Edges have no line of column names: remove it, if it is one." if line == 1 else ""
+                _refuse(path, line, f"the node {short(name)} is not in {nodes}.{did_you_mean(name, number)}{head}")
         pair = number[cells[0]], number[cells[1]]
         pair = pair if directed else (min(pair), max(pair))
         if pair in line_of:

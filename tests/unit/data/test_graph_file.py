@@ -49,6 +49,7 @@ def test_words_are_counted(tmp_path: Path) -> None:
     ("files", "place", "words"),
     [
         ({"edges": "ann\tbob\nbob\tevee\n"}, "e.tsv:2", "'evee' is not in .*n.tsv. Did you mean 'eve'"),
+        ({"edges": "source\ttarget\nann\tbob\n"}, "e.tsv:1", "'source' is not in .*no line of column names: remove it"),
         ({"edges": "ann\tbob\n\nbob\tann\n"}, "e.tsv:3", "stands in line 1, too, in one direction or the other"),
         ({"edges": "ann bob\n"}, "e.tsv:1", "needs two nodes with a tab"),
         ({"edges": "ann\tbob\t1\nbob\teve\n"}, "e.tsv:2", "0 features, but the first edge has 1"),

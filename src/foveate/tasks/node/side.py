@@ -1,6 +1,7 @@
 """The interface between commands and the classification of nodes."""
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,7 @@ class NodeSide(Side):
 
     def trial(self, model: NodeClassifier) -> str:
         test = model.labelled()
-        return model.graph.name(int(test[0]) if len(test) else 0)
+        return shlex.quote(model.graph.name(int(test[0]) if len(test) else 0))
 
     # Comparisons.
 
