@@ -1,12 +1,16 @@
 """The doors of the viewer: its server, who may ask it, a model behind it, and the files it writes."""
 
 import asyncio
+import base64
+import json
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +31,7 @@ from foveate.nn.transformer_block import BlockConfig
 from foveate.serve import Session, application
 from foveate.serve.server import listening
 from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.translation_ablator import TranslationAblator
 from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
 
 TOKEN, PORT = "s3cret", 8123
@@ -199,7 +204,8 @@ def attached(trained: Path) -> Session:
     translator = Translator.load(trained)
     translation = translator.translate(["abca"])[0]
     trace = trace_of(translator, translation)
-    return Session(trace, TranslationRerunner(translator, translation, trace))
+    rerunner, ablator = (make(translator, translation, trace) for make in (TranslationRerunner, TranslationAblator))
+    return Session(trace, rerunner, ablator)
 
 
 def rerun(session: Session, **changes: Any) -> httpx.Response:
@@ -301,6 +307,48 @@ def test_a_stored_trace_cannot_be_run_again(session: Session) -> None:
     assert rerun(session).text.startswith("No model is attached")
 
 
+def test_the_answer_with_a_word_off_comes_with_its_weights_and_its_cost(attached: Session) -> None:
+    trace, (site, head) = attached.main.trace, attached.main.trace.opening
+    header = ask(attached, "api/trace").json()
+    assert header["ablates"] == "source"
+    body = {"heads_off": [], "tokens_off": [1], "site": site, "head": head}
+    answer = ask(attached, "api/ablate", method="POST", body=body).json()
+    wanted = attached.ablate([], [1], site, head)
+    assert answer == wanted
+    target = answer["sequences"].get("target", header["sequences"]["target"])
+    assert len(answer["weights"]) == len(target["labels"])
+    assert {row[1] for row in answer["weights"]} == {None}
+    assert answer["log_probability"] != answer["log_probability_before"]
+    every = [[site, each] for each in range(trace.sites[site].heads)]
+    silent = ask(attached, "api/ablate", method="POST", body=body | {"heads_off": every, "tokens_off": []}).json()
+    assert {weight for row in silent["weights"] for weight in row} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, 'Switches need {"site"'),
+        ({"site": 0, "head": "x"}, 'Switches need {"site"'),
+        ({"site": 99}, "There is no head 0 at site 99."),
+        ({"site": 0, "heads_off": [[0]]}, "Switches are {"),
+        ({"site": 0, "heads_off": {"a": 1}}, "Switches are {"),
+        ({"site": 0, "heads_off": [[0, 9]]}, "There is no head 9 at site 0."),
+        ({"site": 0, "tokens_off": [-1]}, "Switches are {"),
+        ({"site": 0, "tokens_off": [99]}, "There is no token 99 to switch off: there are 5"),
+        ({"site": 0, "tokens_off": [0, 1, 2, 3, 4]}, "All tokens are off"),
+    ],
+)
+def test_switches_of_nonsense_are_refused(attached: Session, body: Any, said: str) -> None:
+    answer = ask(attached, "api/ablate", method="POST", body=body)
+    assert (answer.status_code, answer.text.startswith(said)) == (400, True), answer.text
+
+
+def test_without_a_model_nothing_is_switched_off(session: Session) -> None:
+    assert "ablates" not in ask(session, "api/trace").json()
+    answer = ask(session, "api/ablate", method="POST", body={"site": 0})
+    assert answer.text.startswith("No model is attached")
+
+
 # -- from the command line ---------------------------------------------------------------------------------------------
 
 
@@ -329,7 +377,25 @@ def test_a_page_from_the_command_line(
         (tmp_path / name).write_text(f"{html.LINK}{html.SCRIPT}" if name == "index.html" else "1")
     monkeypatch.setattr(html, "static_folder", lambda: tmp_path)
     foveate("look", trained, "--text", "abc", "--no-tune", "--html", tmp_path / "out.html")
-    assert 'id="trace"' in (tmp_path / "out.html").read_text()
+    assert "ablations" not in written_header(tmp_path / "out.html")
+    foveate("look", trained, "--text", "abc", "--no-tune", "--html", tmp_path / "out.html", "--ablations")
+    header = written_header(tmp_path / "out.html")
+    assert header["ablates"] == "source"
+    assert [each["tokens_off"] for each in header["ablations"]] == [[0], [1], [2]]
+    kept = tmp_path / "kept.trace"
+    foveate("look", trained, "--text", "abc", "--no-tune", "--trace", kept)
+    said = foveate("look", kept, "--html", tmp_path / "out.html", "--ablations")
+    assert (said.code, "needs a run whose model reads text" in said.err) == (2, True)
+    said = foveate("look", trained, "abc", "--no-tune", "--ablations")
+    assert (said.code, "--ablations goes with a page: --html" in said.err) == (2, True)
+
+
+def written_header(path: Path) -> Any:
+    """The trace of a page as JSON."""
+    (packed,) = re.findall(r'id="trace">([^<]+)<', path.read_text())
+    content = zlib.decompress(base64.b64decode(packed), -15)
+    (length,) = struct.unpack("<I", content[:4])
+    return json.loads(content[4 : 4 + length])["trace"]
 
 
 def test_looking_at_nothing_asks_for_a_text(foveate: Any, trained: Path) -> None:

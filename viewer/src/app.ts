@@ -9,6 +9,7 @@ import { GoneError } from "./http";
 import type { Place } from "./protocol";
 import type { Level, Pool, Semantic, Sequence, Site, Span, TileProvider, Trace } from "./provider";
 import { spansOf } from "./span";
+import { addressOf, isEmpty, NOTHING, offOf, type Off } from "./story/switching";
 import { tellable } from "./story/tellable";
 import type { Telling } from "./story/telling";
 import { effect, signal, type Signal } from "./signal";
@@ -56,6 +57,8 @@ export class App {
   readonly written = signal<number | null>(null);
   /** Whether what is out of view is drawn, too. */
   readonly whole = signal(false);
+  /** What the reader switched off. */
+  readonly off = signal<Off>(NOTHING);
   /** Whether something that is drawn is not a number. */
   readonly unknown = signal(false);
   /** The step that the steps show; null for all of them. */
@@ -205,6 +208,7 @@ export class App {
       ...(cursor && { query: cursor.query, key: cursor.key }),
       ...(word && { word: `${word.side}-${word.at}` }),
       ...(this.view.value === "steps" && { step: this.step.value ?? "all" }),
+      ...(!isEmpty(this.off.value) && { off: addressOf(this.off.value) }),
       ...(brush && { brush: [...brush.rows, ...brush.columns].join("-") }),
       ...(this.choice.value !== "auto" && { theme: this.choice.value }),
       language: this.language.value,
@@ -251,6 +255,7 @@ export class App {
     else if (step !== null) this.step.value = Math.floor(number("step", 100) ?? 0);
     const [, side, at] = /^(query|key)-(\d{1,6})$/.exec(told.get("word") ?? "") ?? [];
     if (side) this.word.value = { side: side as "query" | "key", at: Number(at) };
+    this.off.value = offOf(told.get("off"), this.trace);
     const ends = told.get("brush")?.split("-").map(Number);
     if (ends?.length === 4 && ends.every((end) => Number.isInteger(end))) {
       const [top, bottom, left, right] = ends as [number, number, number, number];

@@ -1,7 +1,7 @@
 /** Any provider, asked once for what does not change: tiles are kept up to 32 MB, small answers for good. */
 
 import { overviewLevel } from "./engine/level";
-import { THUMBNAIL, TILE, type Cell, type Codes, type Rerun, type RerunAnswer, type Statistics, type Step, type Thumbnail, type TileProvider, type TileRequest, type Trace } from "./provider";
+import { THUMBNAIL, TILE, type Ablate, type Ablation, type Cell, type Codes, type Rerun, type RerunAnswer, type Statistics, type Step, type Thumbnail, type TileProvider, type TileRequest, type Trace } from "./provider";
 import { GoneError } from "./http";
 import { LeastRecent } from "./recent";
 import { signal } from "./signal";
@@ -67,6 +67,14 @@ export class Cached implements TileProvider {
   rerun(request: Rerun): Promise<RerunAnswer> {
     if (!this.inner.rerun) return Promise.reject(new Error("No model is attached."));
     return this.heard(this.inner.rerun(request));
+  }
+  get ablates(): boolean {
+    return this.inner.ablate !== undefined;
+  }
+  ablate(request: Ablate): Promise<Ablation> {
+    const ask = this.inner.ablate?.bind(this.inner);
+    if (!ask) return Promise.reject(new Error("No model is attached."));
+    return this.once(`ablate/${JSON.stringify(request)}`, () => ask(request));
   }
   other(trace: string): Cached {
     if (!this.inner.other) throw new Error("No model is attached.");

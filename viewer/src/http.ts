@@ -1,6 +1,6 @@
 /** The provider of a page that a server sends: see Python's `foveate.serve`. */
 
-import { MEASURES, type Cell, type Codes, type Measure, type Measures, type Rerun, type RerunAnswer, type Statistics, type Step, type Thumbnail, type TileProvider, type TileRequest, type Trace } from "./provider";
+import { MEASURES, type Ablate, type Ablation, type Cell, type Codes, type Measure, type Measures, type Rerun, type RerunAnswer, type Statistics, type Step, type Thumbnail, type TileProvider, type TileRequest, type Trace } from "./provider";
 
 /** From this level on a server first answers with a guess, if asked for one. */
 const SLOW = 5;
@@ -48,6 +48,12 @@ export class HttpProvider implements TileProvider {
     return (await (await this.get(path, signal)).json()) as T;
   }
 
+  private async post<T>(path: string, body: object): Promise<T> {
+    const headers = { "Content-Type": "application/json" };
+    const options = { method: "POST", credentials: "omit" as const, headers, body: JSON.stringify(body) };
+    return (await checked(await this.reached(`${this.base}${path}`, options))).json() as Promise<T>;
+  }
+
   meta(): Promise<Trace> {
     return this.json("trace");
   }
@@ -85,10 +91,11 @@ export class HttpProvider implements TileProvider {
   async numbers(site: number, signal?: AbortSignal): Promise<Uint8Array> {
     return new Uint8Array(await (await this.get(`numbers/${site}`, signal)).arrayBuffer());
   }
-  async rerun(request: Rerun): Promise<RerunAnswer> {
-    const headers = { "Content-Type": "application/json" };
-    const options = { method: "POST", credentials: "omit" as const, headers, body: JSON.stringify(request) };
-    return (await checked(await this.reached(`${this.base}rerun`, options))).json() as Promise<RerunAnswer>;
+  rerun(request: Rerun): Promise<RerunAnswer> {
+    return this.post("rerun", request);
+  }
+  ablate(request: Ablate): Promise<Ablation> {
+    return this.post("ablate", request);
   }
   other(trace: string): HttpProvider {
     return new HttpProvider(this.base, trace, this.ask);

@@ -88,6 +88,10 @@ export interface Trace {
   view?: string;
   /** Whether a model is at hand to run again. */
   attached?: boolean;
+  /** The sequence whose words can be switched off. */
+  ablates?: string;
+  /** In a page without a model: the answers without each word in turn. */
+  ablations?: Ablation[];
 }
 
 /** 256 × 256 codes, row after row: see codec.ts. */
@@ -159,6 +163,25 @@ export interface RerunAnswer {
   log_probability_before?: number | null;
 }
 
+export interface Ablate {
+  heads_off: [number, number][];
+  tokens_off: number[];
+  /** Whose weights are wanted; null is the mean of the heads. */
+  site: number;
+  head: number | null;
+}
+/** The answer with some tokens and heads switched off. */
+export interface Ablation {
+  tokens_off: number[];
+  /** Those that differ. */
+  sequences: Record<string, Sequence>;
+  /** Null is hidden. */
+  weights: (number | null)[][];
+  /** Of the answer before, with the switches and without. */
+  log_probability: number | null;
+  log_probability_before: number | null;
+}
+
 export interface TileProvider {
   meta(): Promise<Trace>;
   /** `estimate` hears a first guess from sampled rows where the exact tile takes long. */
@@ -174,6 +197,7 @@ export interface TileProvider {
   numbers(site: number, signal?: AbortSignal): Promise<Uint8Array>;
   /** Only where a model is attached. */
   rerun?(request: Rerun): Promise<RerunAnswer>;
+  ablate?(request: Ablate): Promise<Ablation>;
   /** The provider of a trace that `rerun` made. */
   other?(trace: string): TileProvider;
   close(): void;

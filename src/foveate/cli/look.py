@@ -33,6 +33,7 @@ examples:
   foveate look gpt/ "To be, or not to be" --layer 0               the attention of each piece to those before it
   foveate look papers/ --node 31336                               the edges that the class of a node depends on
   foveate look run/ "…" --html page.html                          one file, works offline
+  foveate look run/ "…" --html page.html --ablations              … whose words can be switched off, one at a time
   foveate look run/ "…" --trace kept.trace
   foveate look kept.trace                                         opens the viewer
   foveate look kept.trace --site 3 --head 0 --scale log --svg head.svg
@@ -62,6 +63,11 @@ for the words of a recording with their times .TextGrid .ctm .json .svg .pdf .pn
     parser.add_argument("--out", metavar="FILE", help="write a picture or links instead of drawing in the terminal")
     parser.add_argument("--words", action="store_true", help="merge pieces into words")
     parser.add_argument("--html", metavar="FILE", help="write the viewer and the numbers as one page")
+    parser.add_argument(
+        "--ablations",
+        action="store_true",
+        help="with --html: the page also has the answers without each word of the text in turn",
+    )
     parser.add_argument("--trace", metavar="FOLDER", help="save the attention, to open it later without the model")
     parser.add_argument("--png", metavar="FILE", help="write one head's map as pixels")
     parser.add_argument("--svg", metavar="FILE", help="write one head's map as a drawing")
@@ -128,9 +134,9 @@ def run(arguments: argparse.Namespace) -> int:
     if drawn:
         _draw(arguments, sight)
     if written:
-        _write(arguments, _named(arguments, sight.trace))
+        _write(arguments, sight)
     elif not drawn:
-        _serve(arguments, _named(arguments, sight.trace), sight.rerunner)
+        _serve(arguments, sight)
     return 0
 
 
@@ -152,6 +158,7 @@ def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool
         ("site",): (figure or walked or (of_trace and drawn), "--png, --svg, --pdf and --steps"),
         ("scale",): (figure or (_pictured(arguments.out) and not walked), "pictures: --png, --svg, --pdf or --out"),
         ("dpi",): (bool(arguments.png) or _pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
+        ("ablations",): (bool(arguments.html), "a page: --html"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
         ("beam", "set"): (not of_trace and arguments.target is None, "the model's own translation of a text"),
         ("precision", "hops"): (not of_trace, "a run"),
@@ -166,11 +173,11 @@ def _pictured(out: str | None, *endings: str) -> bool:
 
 
 class _Kept:
-    """A trace without its model, as a `foveate.tasks.side.Sight`, which would import torch."""
+    """A trace without its model, as a `foveate.tasks.sight.Sight`, which would import torch."""
 
     alignment: Callable[[argparse.Namespace], None] = staticmethod(lambda arguments: None)
     times = alignment
-    rerunner = None
+    rerunner = ablator = None
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         from foveate.inspect import example, read_trace
@@ -330,17 +337,19 @@ def _named(arguments: argparse.Namespace, trace: "Trace") -> "Trace":
     return trace if kept else trace.named(run_name(arguments.run))
 
 
-def _write(arguments: argparse.Namespace, trace: "Trace") -> None:
+def _write(arguments: argparse.Namespace, sight: Any) -> None:
     """The files that options name."""
     from pathlib import Path
 
     from foveate.inspect import figure, standalone, write_trace
     from foveate.storage.draft import write_file
 
+    trace = _named(arguments, sight.trace)
     if arguments.trace:
         say(f"Wrote {write_trace(trace, arguments.trace)}.")
     if arguments.html:
-        write_file(Path(arguments.html), standalone(trace).encode())
+        header = _ablations(sight) if arguments.ablations else None
+        write_file(Path(arguments.html), standalone(trace, header=header).encode())
         say(f"Wrote {Path(arguments.html)}.")
     for kind in FIGURES:
         if not getattr(arguments, kind):
@@ -359,17 +368,30 @@ def _write(arguments: argparse.Namespace, trace: "Trace") -> None:
         say(f"Wrote {path}.")
 
 
+def _ablations(sight: Any) -> dict[str, Any]:
+    """The answers without each word in turn, as a page has them. Raises UsageError for a trace without its model."""
+    from foveate.inspect.switch import single_switches
+
+    if sight.ablator is None:
+        raise UsageError(
+            "--ablations switches the words of a text off, which needs a run whose model reads text. Leave it out."
+        )
+    switches = single_switches(sight.ablator, sight.trace)
+    return {"ablates": sight.ablator.track, "ablations": [each.header(sight.trace.tracks) for each in switches]}
+
+
 def _dpi(arguments: argparse.Namespace) -> int:
     from foveate.inspect.figure.raster import DPI
 
     return DPI if arguments.dpi is None else int(arguments.dpi)
 
 
-def _serve(arguments: argparse.Namespace, trace: "Trace", rerunner: Any) -> None:
+def _serve(arguments: argparse.Namespace, sight: Any) -> None:
     try:
         from foveate.serve import Session, open_viewer
     except ImportError as error:
         raise SetupError(
             f"The viewer's server needs {error.name}: `pip install {error.name}`. Or write a page with --html."
         ) from error
-    open_viewer(Session(trace, rerunner), say=say, browser=not arguments.no_browser, port=arguments.port)
+    session = Session(_named(arguments, sight.trace), sight.rerunner, sight.ablator)
+    open_viewer(session, say=say, browser=not arguments.no_browser, port=arguments.port)

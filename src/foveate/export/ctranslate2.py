@@ -215,7 +215,7 @@ def _specification(model: Transformer, library: ModuleType) -> Any:
 
 def _embed(table: Any, stack: Any, embedding: nn.Embedding, position: nn.Module, model: Transformer) -> None:
     """Copy an embedding and its positions; both engines multiply embeddings by √d."""
-    table.weight = embedding.weight.detach().numpy()
+    table.weight = embedding.weight.detach().numpy().copy()  # which the quantisation writes into
     places = position_table(position, model.model_dim, model.max_length)
     if places is None:
         places = torch.zeros(POSITIONS, model.model_dim)

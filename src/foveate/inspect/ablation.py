@@ -50,7 +50,7 @@ def switched_off(
     >>> context[0, 1].abs().max().item(), torch.allclose(context[0, 0], whole[0, 0], atol=1e-6)
     (0.0, True)
 
-    Raises UsageError for a site that is not an `Attention`, whose heads cannot be switched off one by one.
+    Raises UsageError for a site that is not an `Attention`, whose heads and keys cannot be switched off one by one.
     """
     modules, off = dict(model.named_modules()), defaultdict(list)
     for name, head in heads:
@@ -66,9 +66,10 @@ def switched_off(
             stack.enter_context(_changed(site, "normaliser", SwitchedOff(site.normaliser, numbers)))
         for name in dict.fromkeys(sites) if hidden else ():
             attention = modules.get(name)
-            if isinstance(attention, Attention):
-                rule = attention.visibility & predicate(_Except(hidden))
-                stack.enter_context(_changed(attention, "visibility", rule))
+            if not isinstance(attention, Attention):
+                raise UsageError(f"{name!r} is not an Attention, so no key can be switched off there.")
+            rule = attention.visibility & predicate(_Except(hidden))
+            stack.enter_context(_changed(attention, "visibility", rule))
         yield
 
 

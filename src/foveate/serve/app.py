@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,6 +51,7 @@ def application(session: Session, *, token: str, port: int) -> Starlette:
     base = f"/t/{token}/"
     routes = [Route(f"{base}api/{path}", endpoint) for path, endpoint in paths.items()]
     routes.append(Route(f"{base}api/rerun", api.rerun, methods=["POST"]))
+    routes.append(Route(f"{base}api/ablate", api.ablate, methods=["POST"]))
     routes.append(Route(f"{base}{{name}}", _file))
     routes.append(Route(base, _file))
     guard = Middleware(Guard, token=token, hosts=hosts)
@@ -146,6 +148,15 @@ class _Endpoints:
         async with self.running:  # switching heads off changes the model while it runs
             return JSONResponse(await run_in_threadpool(self.session.rerun, *arguments))
 
+    async def ablate(self, request: Request) -> Response:
+        body = await _body(request)
+        heads, tokens = _switches(body)
+        site, head = body.get("site"), body.get("head")
+        if not isinstance(site, int) or not _whole([site] if head is None else [site, head]):
+            raise UsageError('Switches need {"site": number, "head": number or null} of the weights to show.')
+        async with self.running:
+            return JSONResponse(await run_in_threadpool(self.session.ablate, heads, tokens, site, head))
+
     def _place(self, request: Request) -> tuple[TraceProvider, int, int]:
         provider = self.session.provider(request.query_params.get("trace"))
         site = _within("site", request.path_params["site"], len(provider.trace.sites))
@@ -184,16 +195,18 @@ async def _body(request: Request) -> dict[str, Any]:
 def _rerun(body: dict[str, Any]) -> tuple[str, str | None, list[tuple[int, int]], list[int]]:
     """The four parts of a rerun; raises UsageError for anything else."""
     source, target = body.get("source"), body.get("target")
+    if not isinstance(source, str) or not (target is None or isinstance(target, str)):
+        raise UsageError('A rerun needs {"source": text, "target": text or null} and its switches.')
+    return source, target, *_switches(body)
+
+
+def _switches(body: dict[str, Any]) -> tuple[list[tuple[int, int]], list[int]]:
+    """The heads and tokens to switch off; raises UsageError for anything else."""
     heads, tokens = body.get("heads_off") or [], body.get("tokens_off") or []
-    well = isinstance(source, str) and (target is None or isinstance(target, str))
-    well = well and isinstance(heads, list) and isinstance(tokens, list)
-    pairs = [tuple(pair) for pair in heads] if well and all(isinstance(pair, list) for pair in heads) else None
-    if pairs is None or any(len(pair) != 2 for pair in pairs) or not _whole([*tokens, *sum(pairs, ())]):
-        raise UsageError(
-            'A rerun needs {"source": text, "target": text or null, "heads_off": [[site, head], …], '
-            '"tokens_off": [position, …]}.'
-        )
-    return str(source), target, [(pair[0], pair[1]) for pair in pairs], tokens
+    well = isinstance(heads, list) and isinstance(tokens, list) and all(isinstance(pair, list) for pair in heads)
+    if not well or any(len(pair) != 2 for pair in heads) or not _whole([*tokens, *chain(*heads)]):
+        raise UsageError('Switches are {"heads_off": [[site, head], …], "tokens_off": [position, …]}.')
+    return [(site, head) for site, head in heads], tokens
 
 
 def _whole(numbers: list[Any]) -> bool:

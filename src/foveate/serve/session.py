@@ -9,6 +9,7 @@ from foveate.errors import UsageError
 from foveate.inspect import Trace, TraceProvider
 from foveate.inspect.alignment import readable
 from foveate.inspect.rerun import Rerunner
+from foveate.inspect.switch import Ablator
 
 KEPT = 8
 """The number of reruns whose traces are kept."""
@@ -17,8 +18,8 @@ KEPT = 8
 class Session:
     """One trace, and the traces of its reruns."""
 
-    def __init__(self, trace: Trace, rerunner: Rerunner | None = None) -> None:
-        self.main, self.rerunner = TraceProvider(trace), rerunner
+    def __init__(self, trace: Trace, rerunner: Rerunner | None = None, ablator: Ablator | None = None) -> None:
+        self.main, self.rerunner, self.ablator = TraceProvider(trace), rerunner, ablator
         self._others: OrderedDict[str, TraceProvider] = OrderedDict()
         self._made = 0
         self._lock = Lock()
@@ -33,7 +34,9 @@ class Session:
             return self._others[name]
 
     def meta(self, name: str | None) -> dict[str, Any]:
-        return {**self.provider(name).meta(), "attached": self.rerunner is not None, "text": True}
+        """The header of a trace, and what can be asked of the model behind it."""
+        ablates = {} if name or self.ablator is None else {"ablates": self.ablator.track}
+        return {**self.provider(name).meta(), "attached": self.rerunner is not None, "text": True, **ablates}
 
     def rerun(
         self, source: str, target: str | None, heads_off: Sequence[tuple[int, int]], tokens_off: Sequence[int]
@@ -41,12 +44,7 @@ class Session:
         """Run the model again and keep its trace under the name in the result."""
         if self.rerunner is None:
             raise UsageError("No model is attached: this is a stored trace. Open a run folder to run it again.")
-        sites = self.main.trace.sites
-        for site, head in heads_off:
-            if not (0 <= site < len(sites) and 0 <= head < sites[site].heads):
-                raise UsageError(f"There is no head {head} at site {site} to switch off.")
-        names = [(sites[site].name, head) for site, head in heads_off]
-        done = self.rerunner(source, target, heads_off=names, tokens_off=tokens_off)
+        done = self.rerunner(source, target, heads_off=self._named(heads_off), tokens_off=tokens_off)
         with self._lock:
             self._made += 1
             name = f"rerun-{self._made}"
@@ -61,3 +59,22 @@ class Session:
             "log_probability": done.log_probability,
             "log_probability_before": done.log_probability_before,
         }
+
+    def ablate(
+        self, heads_off: Sequence[tuple[int, int]], tokens_off: Sequence[int], site: int, head: int | None
+    ) -> dict[str, Any]:
+        """The answer with some heads and tokens switched off, and the weights of a site and a head (None: the mean)."""
+        if self.ablator is None:
+            raise UsageError("No model is attached: this is a stored trace. Open a run folder to switch words off.")
+        trace = self.main.trace
+        off = self._named(heads_off)
+        name, _ = self._named([(site, head or 0)])[0]
+        return self.ablator(heads_off=off, tokens_off=tokens_off, site=name, head=head).header(trace.tracks)
+
+    def _named(self, heads: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
+        """Heads by the names of their sites. Raises UsageError for one that does not exist."""
+        sites = self.main.trace.sites
+        for site, head in heads:
+            if not (0 <= site < len(sites) and 0 <= head < sites[site].heads):
+                raise UsageError(f"There is no head {head} at site {site}.")
+        return [(sites[site].name, head) for site, head in heads]

@@ -16,10 +16,7 @@ import torch
 from foveate.config import build, modules_in, setting
 from foveate.data.text import read_lines, short
 from foveate.errors import UsageError
-from foveate.inspect import TimeAlignment, Trace
-from foveate.inspect.alignment import Alignment
 from foveate.inspect.attribution import Answer, Faithfulness, faithfulness
-from foveate.inspect.rerun import Rerunner
 from foveate.metrics import Score
 from foveate.storage.run import read_run
 from foveate.suggestion import counted, did_you_mean
@@ -29,6 +26,7 @@ from foveate.tasks.length_group import grouped
 from foveate.tasks.option import require_used
 from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion
+from foveate.tasks.sight import ReadingSight, Sight
 from foveate.train import TrainConfig
 from foveate.voice import say
 
@@ -69,31 +67,6 @@ class Scored:
     """The first metric by the length of the input."""
     unit: str = ""
     """The unit of the lengths; empty where there are none."""
-
-
-class Sight:
-    """The attention of a trained model in one input. A task with drawings or reruns of its own has a subclass."""
-
-    def __init__(self, read: Callable[[], Trace]) -> None:
-        self._read = read
-
-    @cached_property
-    def trace(self) -> Trace:
-        """The whole trace, made on first use."""
-        return self._read()
-
-    def alignment(self, arguments: argparse.Namespace) -> Alignment | None:
-        """The alignment that is drawn without a viewer; None: the map that the viewer opens first."""
-        return None
-
-    def times(self, arguments: argparse.Namespace) -> TimeAlignment | None:
-        """The times that are drawn; None: those of the map, where its keys are frames of sound."""
-        return None
-
-    @property
-    def rerunner(self) -> Rerunner | None:
-        """Runs the model behind the viewer on changed inputs; None where that is not possible."""
-        return None
 
 
 class Side(ABC):
@@ -220,7 +193,8 @@ class Side(ABC):
     def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
         """The attention of a run's model in a text that it reads once."""
         reader = self.reader(arguments, text)
-        return Sight(lambda: reader.trace(self.thing(reader, text)))
+        thing = self.thing(reader, text)
+        return ReadingSight(reader, thing) if hasattr(reader, "answer") else Sight(lambda: reader.trace(thing))
 
     def answer(self, arguments: argparse.Namespace, text: str) -> Answer:
         """The answer of a run's model to a text. Raises UsageError for a model that does not read words."""

@@ -16,7 +16,8 @@ from foveate.metrics import Score
 from foveate.storage.draft import require_writable, write_lines
 from foveate.tasks.option import decode_config, metric_names
 from foveate.tasks.report_page import score_rows, score_tiles, write_report
-from foveate.tasks.side import Asked, Scored, Side, Sight, buckets, in_percent, written
+from foveate.tasks.side import Asked, Scored, Side, buckets, in_percent, written
+from foveate.tasks.sight import Sight
 from foveate.tasks.text_writing import Writer, count, store
 from foveate.voice import say
 

@@ -6,6 +6,7 @@ import { h, replace, svgOf } from "../dom";
 import { reading } from "../label";
 import { effect, signal } from "../signal";
 import { numberAt, thread, type Box, type Shape } from "../story/thread";
+import { isOff } from "../story/switching";
 import { percent, type Word } from "../story/word";
 
 export type Side = "query" | "key";
@@ -17,6 +18,12 @@ export interface Given {
   keys: readonly Word[];
   /** None where the keys look at each other. */
   queries: readonly Word[] | null;
+  /** The words of the answer that are new. */
+  fresh?: readonly boolean[];
+  /** Switches a key off or on, where that is possible. */
+  press?: (at: number) => void;
+  /** Which words can be pressed. */
+  can?: (at: number) => boolean;
 }
 export type Shares = readonly (readonly (number | null)[])[];
 
@@ -68,6 +75,12 @@ export class Sentence {
         this.lines.key.setAttribute("aria-label", app.say(queries ? "story.read" : "story.text"));
         if (queries) this.lines.query.setAttribute("aria-label", app.say("story.wrote"));
         for (const side of ["key", "query"] as const) (side === "key" ? keys : (queries ?? [])).forEach((word, at) => name(app, this.words[side][at]!, word));
+        (queries ?? keys).forEach((_, at) => this.words.query[at]!.classList.toggle("fresh", given.fresh?.[at] === true));
+        keys.forEach(({ span }, at) => {
+          const off = isOff(app.off.value, span);
+          above[at]!.classList.toggle("off", off);
+          above[at]!.title = off ? app.say("switch.off") : "";
+        });
         this.resized.value = this.resized.peek() + 1;
       }),
       effect(() => this.paint()),
@@ -79,6 +92,26 @@ export class Sentence {
     const kept = this.app.word.value;
     const count = kept && (kept.side === "key" && this.given.queries ? this.given.keys : (this.given.queries ?? this.given.keys)).length;
     return this.hovered.value ?? (kept && count && kept.at < count && (kept.side === "query" || this.given.queries) ? kept : null);
+  }
+
+  /** Where the focus and the pointer are, for the sentence that follows. */
+  get place(): { focus: Place | null; pointer: Place | null } {
+    const sides: readonly Side[] = ["key", "query"];
+    const focused = sides.map((side): Place => ({ side, at: this.words[side].indexOf(document.activeElement as HTMLElement) })).find(({ at }) => at >= 0);
+    return { focus: focused ?? null, pointer: this.hovered.peek() };
+  }
+
+  /** The focus and the pointer stay where they were in the sentence before. */
+  take({ focus, pointer }: { focus: Place | null; pointer: Place | null }): void {
+    const word = focus && this.words[focus.side][Math.min(focus.at, this.words[focus.side].length - 1)];
+    if (word) {
+      for (const each of [...this.words.key, ...this.words.query]) each.tabIndex = -1;
+      word.tabIndex = 0;
+      this.taking = true;
+      word.focus();
+      this.taking = false;
+    }
+    if (pointer && (pointer.side === "key" || !this.given.queries)) this.hovered.value = pointer;
   }
 
   weigh(shares: Shares): void {
@@ -94,14 +127,22 @@ export class Sentence {
     const place: Place = { side: this.given.queries ? side : "query", at };
     const button = h("button", { className: word.mark ? `word ${word.mark}` : "word", tabIndex: -1 });
     button.addEventListener("pointerenter", () => (this.hovered.value = place));
-    button.addEventListener("focus", () => button.matches(":focus-visible") && (this.app.word.value = place));
+    button.addEventListener("focus", () => !this.taking && button.matches(":focus-visible") && (this.app.word.value = place));
+    // A finger that touches a word sees its lines first, as a pointer does that comes over it.
+    let first = false;
+    button.addEventListener("pointerdown", ({ pointerType }) => (first = pointerType === "touch" && !this.keeps(place)));
     button.addEventListener("click", () => {
-      const kept = this.app.word.peek();
-      const again = kept?.side === place.side && kept.at === at;
+      if (!first && (side === "key" || !this.given.queries) && this.given.can?.(at)) return this.given.press?.(at);
+      const again = this.keeps(place);
       this.app.word.value = again && this.pressed ? null : place;
       this.pressed = !again || !this.pressed;
     });
     return button;
+  }
+  private taking = false;
+  private keeps({ side, at }: Place): boolean {
+    const kept = this.app.word.peek();
+    return kept?.side === side && kept.at === at;
   }
   /** Whether the kept word was kept by a press, which a second press takes back. */
   private pressed = false;

@@ -6,12 +6,14 @@ import { h, replace, svgOf } from "../dom";
 import { meanOf } from "../link";
 import type { Sequence } from "../provider";
 import { effect, signal, untracked } from "../signal";
+import { differing, isEmpty } from "../story/switching";
 import { drawable, tellable } from "../story/tellable";
 import { settled } from "../story/telling";
 import { percent, pooled, wordsOf, type Word } from "../story/word";
 import { Play } from "./play";
 import { scenes } from "./scenes";
 import { LEAST, Sentence, type Place } from "./sentence";
+import { Switches } from "./switches";
 
 /** Words that the reading names. */
 const NAMED = 3;
@@ -22,24 +24,36 @@ export function story(app: App): { element: HTMLElement; close: () => void } {
   const told = h("p", { className: "told" });
   const where = h("p", { className: "where" });
   const play = new Play(app);
-  const element = h("section", { className: "storyview", "aria-label": app.say("view.story") }, h("div", { className: "stagecard" }, picture, told, play.element, where));
+  const switches = new Switches(app);
+  const element = h("section", { className: "storyview", "aria-label": app.say("view.story") }, h("div", { className: "stagecard" }, picture, told, switches.element, play.element, where));
   const latest = new Latest();
+  let last: string | null = null;
   const current = signal<{ sentence: Sentence; keys: Word[]; queries: Word[] } | null>(null);
   const stops = [
     effect(() => {
-      const [site, head, heads] = [app.current, app.head.value, app.heads.value];
+      const [number, site, head, heads, off, result] = [app.site.value, app.current, app.head.value, app.heads.value, app.off.value, switches.result.value];
+      const switched = result && result.off === off && result.site === number && result.head === (heads === "mean" ? null : head) ? result : null;
+      // The answer before stays until the new one is there.
+      if (!isEmpty(off) && !switched && current.peek() && switches.waiting.value) return;
       untracked(() => {
-        current.peek()?.sentence.close();
+        const before = current.peek()?.sentence;
+        const place = before?.place;
+        before?.close();
         if (!tellable(app.trace, site)) {
           current.value = app.telling.value = null;
           return replace(picture, h("p", { className: "note" }, app.say("story.long")));
         }
         const own = site.query === site.key && app.trace.sequences[site.query] !== undefined;
-        const keys = words(app, "key", app.sequence("key"), site.keys);
-        const queries = own ? keys : words(app, "query", app.sequence("query"), site.queries);
-        const sentence = new Sentence(app, { keys, queries: own ? null : queries });
+        const sequences = { ...app.trace.sequences, ...switched?.ablation.sequences };
+        const wordsAt = (side: "query" | "key"): Word[] => words(app, side, sequences[site[side]], sequences[site[side]]?.labels?.length ?? site[side === "query" ? "queries" : "keys"]);
+        const keys = wordsAt("key");
+        const queries = own ? keys : wordsAt("query");
+        const said = ({ text, notes }: Word): string => [text, ...notes].join("\n");
+        const fresh = switched ? differing(queries.map(said), words(app, "query", app.sequence("query"), site.queries).map(said)) : [];
+        const sentence = new Sentence(app, { keys, queries: own ? null : queries, fresh, can: (at) => switches.has(keys[at]!.span), press: (at) => switches.toggle(keys[at]!.span) });
         current.value = { sentence, keys, queries };
         replace(picture, sentence.element);
+        if (place) sentence.take(place);
         // Words that look ahead cannot be hidden until they are written.
         const grows = !own || site.visibility.native?.right === 0;
         const show = (words: number | null): Promise<void> => {
@@ -50,6 +64,7 @@ export function story(app: App): { element: HTMLElement; close: () => void } {
         };
         app.telling.value = queries.length > 1 ? { count: queries.length, show } : null;
         const stop = latest.next();
+        if (switched) return switched.weighed ? sentence.weigh(pooled(switched.ablation.weights, queries, keys)) : undefined;
         const numbers = heads === "mean" ? Array.from({ length: site.heads }, (_, each) => each) : [head];
         Promise.all(numbers.map((each) => block(app.provider, app.site.peek(), each, [0, site.queries], [0, site.keys], 0, stop)))
           .then((weights) => !stop.aborted && sentence.weigh(pooled(meanOf(weights), queries, keys)))
@@ -62,7 +77,10 @@ export function story(app: App): { element: HTMLElement; close: () => void } {
       const text = here && active ? read(app, here, active) : app.say(here && here.queries === here.keys ? "story.choose.within" : "story.choose");
       told.textContent = text;
       told.classList.toggle("note", !active);
-      if (active) app.said.value = text;
+      // A sentence that was rewritten under a word says what became of the answer, not the word again.
+      const name = active && `${active.side}-${active.at}`;
+      if (name && name !== last) app.said.value = text;
+      last = name;
     }),
     effect(() => replace(where, key(), h("span", {}, placed(app)))),
   ];
@@ -73,6 +91,7 @@ export function story(app: App): { element: HTMLElement; close: () => void } {
       play.close();
       app.telling.value = null;
       current.peek()?.sentence.close();
+      switches.close();
       for (const stop of stops) stop();
     },
   };

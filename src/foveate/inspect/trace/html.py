@@ -49,9 +49,9 @@ class Sites(Protocol):
     def header(self) -> dict[str, Any]: ...
 
 
-def standalone(trace: Sites, *, title: str | None = None) -> str:
-    """The standalone page; without a title, with that of the trace. Raises UsageError for a site that only Python can
-    evaluate, SetupError without the viewer.
+def standalone(trace: Sites, *, title: str | None = None, header: Mapping[str, Any] | None = None) -> str:
+    """The standalone page; without a title, with that of the trace; entries of `header` join those of the trace. Raises
+    UsageError for a site that only Python can evaluate, SetupError without the viewer.
     """
     for site in trace.sites:
         if site.native is None and "visible" not in site.tensors:
@@ -61,7 +61,8 @@ def standalone(trace: Sites, *, title: str | None = None) -> str:
                 "with `foveate look TRACE`, whose server can."
             )
     template, viewer, style, worker = (part(name) for name in PARTS)
-    trace_ = f'<script type="application/octet-stream" id="trace">{base64.b64encode(packed(trace)).decode()}</script>'
+    numbers = base64.b64encode(packed(trace, header)).decode()
+    trace_ = f'<script type="application/octet-stream" id="trace">{numbers}</script>'
     worker = f'<script type="text/plain" id="worker">{_script(worker)}</script>'
     viewer = (
         f'<script type="application/octet-stream" id="viewer">{base64.b64encode(deflated(viewer.encode())).decode()}'
@@ -82,12 +83,12 @@ def _inlined(template: str, style: str, scripts: str) -> str:
     return template.replace(LINK, f"{policy}<style>{_style(style)}</style>").replace(SCRIPT, scripts)
 
 
-def packed(trace: Sites) -> bytes:
+def packed(trace: Sites, header: Mapping[str, Any] | None = None) -> bytes:
     """The header's length, the header as JSON, and the tensors, compressed as raw deflate."""
-    return deflated(stream(trace))
+    return deflated(stream(trace, header))
 
 
-def stream(trace: Sites) -> bytes:
+def stream(trace: Sites, header: Mapping[str, Any] | None = None) -> bytes:
     """A 32-bit length, the JSON `{trace, tensors}`, and the tensors, with offsets relative to the end of the JSON."""
     entries, parts, offset = [], [], 0
     for number, site in enumerate(trace.sites):
@@ -100,7 +101,9 @@ def stream(trace: Sites) -> bytes:
             )  # fmt: skip
             parts.append(raw)
             offset += len(raw)
-    text = json.dumps({"trace": trace.header(), "tensors": entries}, ensure_ascii=False, allow_nan=False).encode()
+    text = json.dumps(
+        {"trace": {**trace.header(), **(header or {})}, "tensors": entries}, ensure_ascii=False, allow_nan=False
+    ).encode()
     text += b" " * (-(4 + len(text)) % ALIGNED)
     return b"".join([struct.pack("<I", len(text)), text, *parts])
 

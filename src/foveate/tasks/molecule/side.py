@@ -35,7 +35,8 @@ from foveate.tasks.molecule.use import MoleculePredictor
 from foveate.tasks.option import chunks, require_used
 from foveate.tasks.report_page import Sample, write_report
 from foveate.tasks.run_plan import Allowance, Probe, Reason, Suggestion, training_table, with_others
-from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, Sight, written
+from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, written
+from foveate.tasks.sight import Sight
 from foveate.voice import say, shown
 
 PACE, EPOCHS = 0.03, 200

@@ -25,7 +25,8 @@ from foveate.tasks.node.use import ClassifiedNode, NodeClassifier
 from foveate.tasks.option import require_used
 from foveate.tasks.report_page import Sample, write_report
 from foveate.tasks.run_plan import Allowance, Probe, Reason, Suggestion, with_others
-from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, Sight, written
+from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, written
+from foveate.tasks.sight import Sight
 from foveate.voice import say, shown
 
 SAMPLES = 8

@@ -42,7 +42,7 @@ from foveate.tasks.run_plan import (
     require_fit,
     with_others,
 )
-from foveate.tasks.side import Sight
+from foveate.tasks.sight import Sight
 from foveate.tasks.tag import TASK
 from foveate.tasks.tag.frame_task import FrameTask
 from foveate.tasks.tag.frame_use import SMOOTHING, FrameLabeller, LabelledFrames, collapsed

@@ -35,7 +35,8 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
-from foveate.tasks.side import Asked, Scored, Sight
+from foveate.tasks.side import Asked, Scored
+from foveate.tasks.sight import Sight
 from foveate.tasks.tag import TASK
 from foveate.tasks.tag.frame_side import FRAMES, reader_of, reads_frames
 from foveate.tasks.tag.frame_task import FrameTask

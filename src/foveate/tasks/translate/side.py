@@ -28,7 +28,8 @@ from foveate.tasks.option import chunks, decode_config, metric_names, pairs_of, 
 from foveate.tasks.report_page import score_rows, score_tiles, write_report
 from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, require_fit, vocabulary
-from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, Sight, buckets, in_percent, written
+from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, buckets, in_percent, written
+from foveate.tasks.sight import Sight
 from foveate.tasks.translate import TASK
 from foveate.tasks.translate.head import Head
 from foveate.tasks.translate.pair import Pairs
@@ -43,6 +44,7 @@ from foveate.tasks.translate.task import (
     longest,
     require_measured,
 )
+from foveate.tasks.translate.translation_ablator import TranslationAblator
 from foveate.tasks.translate.translation_size import suggest, suitable_metrics
 from foveate.tasks.translate.use import Translation, TranslationRerunner, Translator, trace_of
 from foveate.tasks.word_alignment import every_head, score_heads, word_alignments
@@ -64,9 +66,9 @@ class Test:
 class TranslationSight(Sight):
     """The attention of a translator: an alignment in the terminal, and the model behind the viewer."""
 
-    def __init__(self, translator: Translator, translation: Translation) -> None:
+    def __init__(self, translator: Translator, translation: Translation, *, given: bool = False) -> None:
         super().__init__(lambda: trace_of(translator, translation))
-        self.translator, self.translation = translator, translation
+        self.translator, self.translation, self.given = translator, translation, given
 
     def alignment(self, arguments: argparse.Namespace) -> Alignment:
         return _alignment(self.translator, self.translation, arguments)
@@ -74,6 +76,10 @@ class TranslationSight(Sight):
     @property
     def rerunner(self) -> TranslationRerunner:
         return TranslationRerunner(self.translator, self.translation, self.trace)
+
+    @property
+    def ablator(self) -> TranslationAblator:
+        return TranslationAblator(self.translator, self.translation, self.trace, given=self.given)
 
 
 class TranslateSide(Side):
@@ -154,8 +160,9 @@ class TranslateSide(Side):
         translator = self.load(arguments.run, precision=arguments.precision)
         Strangers(translator.source_tokeniser, say).note([text])
         if arguments.target is not None:
-            return TranslationSight(translator, translator.forced(text, arguments.target))
-        (translation,) = translator.translate([text], config=decode_config(translator.config, arguments))
+            return TranslationSight(translator, translator.forced(text, arguments.target), given=True)
+        translator.config = decode_config(translator.config, arguments)
+        (translation,) = translator.translate([text])
         if not translation.hypotheses:
             raise UsageError("The text is empty: there is nothing to look at.")
         return TranslationSight(translator, translation)

@@ -1,6 +1,7 @@
 """A trained translation model in use: translate, align, trace. Ours, and Marian models of Hugging Face."""
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -146,12 +147,26 @@ class Translator(Looking):
         sources = self._encode(source, "The source")
         if not sources:
             raise DataError("The source is empty: there is nothing to translate. Give at least one character.")
-        batch = Batch.of([sources]), Batch.of([[BOS, *tokens, EOS]])
-        with torch.inference_mode():
-            logits = self.model(*batch)
-        log_probability = -float(cross_entropy(logits, Seq2Seq.predicted(batch[1])))
+        log_probability = self._score(Batch.of([sources]), Batch.of([[BOS, *tokens, EOS]]))
         hypothesis = Hypothesis(tokens, log_probability, log_probability, True)
         return Translation(source, (self.target_tokeniser.decode(tokens),), (hypothesis,))
+
+    def score(self, translation: Translation) -> float:
+        """ln p of the tokens of the best hypothesis when they are forced: what decoding gave them, unless the model was
+        changed since, or another engine rounds otherwise.
+        """
+        batch, _, _ = _reread(self, translation)
+        return self._score(*batch)
+
+    @torch.inference_mode()
+    def _score(self, source: Batch, target: Batch) -> float:
+        return -float(cross_entropy(self.model(source, target), Seq2Seq.predicted(target)))
+
+    def by_steps(self) -> "Translator":
+        """The translator with our own engine, which sees every change of the model; exported weights are a copy."""
+        own = copy(self)
+        own.engine = Engine(self.model, "own")
+        return own
 
     def trace(self, text: str, target: str | None = None, *, gold: Iterable[tuple[int, int]] | None = None) -> Trace:
         """The attention of the model when it read a text and wrote its translation, or when it is made to write
@@ -337,7 +352,7 @@ class TranslationRerunner:
     """Runs a translator again and compares the result with its first translation."""
 
     def __init__(self, translator: Translator, translation: Translation, trace: Trace) -> None:
-        self.translator, self.first = translator, translation
+        self.translator, self.first = translator.by_steps(), translation
         self.reading = [site.name for site in trace.sites if site.key == "source"]
 
     def __call__(
@@ -354,19 +369,18 @@ class TranslationRerunner:
         hidden = [token for token in tokens_off if token < length]
         if len(set(hidden)) == length:
             raise UsageError("All tokens are off: leave one on.")
-        translator = self.translator
+        translator, first = self.translator, replace(self.first, source=source)
         with switched_off(translator.model, heads=heads_off, keys=hidden, sites=self.reading):
             done = translator.translate(source) if target is None else translator.forced(source, target)
-            forced = translator.forced(source, self.first.text)
+            log_probability = translator.score(first)
             trace = trace_of(translator, done)
-        output, before = (tuple(_reread(translator, each)[2]) for each in (done, self.first))
-        forced_before = translator.forced(source, self.first.text)
+        output, before = (tuple(_reread(translator, each)[2]) for each in (done, first))
         return Rerun(
             trace=trace,
             output=output,
             before=before,
-            log_probability=forced.hypotheses[0].log_probability,
-            log_probability_before=forced_before.hypotheses[0].log_probability,
+            log_probability=log_probability,
+            log_probability_before=translator.score(first),
         )
 
 

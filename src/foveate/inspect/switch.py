@@ -1,0 +1,195 @@
+"""The answer of a model with words or heads switched off, and what it costs the answer before, for the viewer."""
+
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+from torch import nn
+
+from foveate.errors import UsageError
+from foveate.inspect.ablation import switched_off
+from foveate.inspect.attribution import Answer
+from foveate.inspect.trace.conversion import Stored
+from foveate.inspect.trace.trace import Trace
+from foveate.inspect.trace.track import Span, Track
+
+DIGITS = 4
+"""Decimals of weights and log-probabilities in a page."""
+MOST = 300
+"""The number of positions beyond which the viewer does not show a text in words."""
+MARK = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|___|_")
+"""Begins, ends and gaps, which the viewer does not join with words."""
+UNSPACED = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER")
+"""Scripts without spaces, in which the viewer shows every piece by itself, by the names of their characters."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ablation:
+    """The answer of a model with some positions and heads switched off."""
+
+    tokens_off: tuple[int, ...]
+    tracks: Mapping[str, Track]
+    """The tracks of the new answer."""
+    weights: Float[np.ndarray, "queries keys"]
+    """The weights of a head, or the mean of all, in which a head that is off counts as 0. NaN where a key is hidden."""
+    log_probability: float | None
+    """ln p of the answer before, with the switches; None for a model without words to score."""
+    log_probability_before: float | None
+
+    def header(self, before: Mapping[str, Track]) -> dict[str, Any]:
+        """Plain data for the viewer, with the tracks that differ from those of the trace."""
+        shown = {name: track.readable().header() for name, track in self.tracks.items()}
+        known = {name: track.readable().header() for name, track in before.items()}
+        changed = {name: track for name, track in shown.items() if known.get(name) != track}
+        weights = [
+            [None if np.isnan(weight) else round(float(weight), DIGITS) for weight in row] for row in self.weights
+        ]
+        numbers = {name: getattr(self, name) for name in ("log_probability", "log_probability_before")}
+        rounded = {name: None if value is None else round(value, DIGITS) for name, value in numbers.items()}
+        return {"tokens_off": list(self.tokens_off), "sequences": changed, "weights": weights, **rounded}
+
+
+@runtime_checkable
+class Ablator(Protocol):
+    """A model that answers the same input again with switches."""
+
+    @property
+    def track(self) -> str:
+        """The track whose positions can be switched off."""
+        ...
+
+    def __call__(
+        self, *, heads_off: Sequence[tuple[str, int]], tokens_off: Sequence[int], site: str, head: int | None
+    ) -> Ablation:
+        """The answer, with the weights of a site and a head (None: the mean) to show. Raises UsageError for switches
+        that the model does not have.
+        """
+        ...
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """A model that reads a text, such as a tagger."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    def trace(self, text: str, *, stored: Stored) -> Trace: ...
+
+    def answer(self, text: str) -> Answer: ...
+
+
+class TextAblator:
+    """Asks a model that reads one text again: no attention looks at words that are off."""
+
+    def __init__(self, reader: Reader, text: str, trace: Trace) -> None:
+        self.reader, self.text, self.whole = reader, text, trace
+        self.track = trace.sites[trace.opening[0]].key
+
+    @cached_property
+    def _answer(self) -> Answer | None:
+        """None for a text with nothing to score, such as one without gaps."""
+        try:
+            return self.reader.answer(self.text)
+        except UsageError:
+            return None
+
+    @cached_property
+    def _before(self) -> float | None:
+        return self._score()
+
+    def _score(self) -> float | None:
+        return None if self._answer is None else float(self._answer.log_probabilities()[0].sum())
+
+    def __call__(
+        self, *, heads_off: Sequence[tuple[str, int]], tokens_off: Sequence[int], site: str, head: int | None
+    ) -> Ablation:
+        before, off = self._before, hidden(self.whole, self.track, tokens_off)
+        with switched_off(self.reader.model, heads=heads_off, keys=off, sites=looking(self.whole, self.track)):
+            trace, now = self.reader.trace(self.text, stored="float32"), self._score()
+        return Ablation(
+            tokens_off=off,
+            tracks=trace.tracks,
+            weights=shares(trace, site, head, heads_off),
+            log_probability=now,
+            log_probability_before=before,
+        )
+
+
+def looking(trace: Trace, track: str) -> list[str]:
+    """The names of the sites that look at a track."""
+    return [site.name for site in trace.sites if site.key == track]
+
+
+def hidden(trace: Trace, track: str, tokens_off: Sequence[int]) -> tuple[int, ...]:
+    """The positions to switch off, in order. Raises UsageError for one that does not exist, and for all."""
+    count, off = len(trace.tracks[track]), tuple(sorted(set(tokens_off)))
+    if off and off[-1] >= count:
+        raise UsageError(f"There is no token {off[-1]} to switch off: there are {count}, counted from 0.")
+    if len(off) == count:
+        raise UsageError("All tokens are off: leave one on.")
+    return off
+
+
+def shares(
+    trace: Trace, site: str, head: int | None, heads_off: Collection[tuple[str, int]]
+) -> Float[np.ndarray, "queries keys"]:
+    """The weights of a site and a head, or the mean, in which a head that is off counts as 0; NaN for hidden keys."""
+    here = trace[site]
+    total, visible = np.zeros((here.queries, here.keys)), np.zeros((here.queries, here.keys), dtype=bool)
+    chosen = range(here.heads) if head is None else [head]
+    for number in chosen:
+        weights, rule = here.weights(number)
+        seen = np.ones(total.shape, dtype=bool) if rule is None else rule.numpy()
+        visible |= seen
+        if (here.name, number) not in heads_off:
+            total += np.where(seen, weights.numpy(), 0) / len(chosen)
+    return np.where(visible, total, np.nan)
+
+
+def single_switches(ablator: Ablator, trace: Trace) -> list[Ablation]:
+    """The answers without each word in turn, with the weights that the trace opens with, for a page without a model.
+
+    Raises UsageError for a text that is too long for the viewer to show in words.
+    """
+    track = trace.tracks[ablator.track]
+    if len(track) > MOST:
+        raise UsageError(
+            f"The text has {len(track)} tokens, and switches are computed for up to {MOST}, which the viewer shows in "
+            "words. Shorten the text, or leave --ablations out."
+        )
+    number, head = trace.opening
+    site = trace.sites[number].name
+    spans = words_of(track)
+    return [
+        ablator(heads_off=(), tokens_off=range(*span), site=site, head=head)
+        for span in spans
+        if len(spans) > 1 or len(track) > span[1] - span[0]
+    ]
+
+
+def words_of(track: Track) -> list[Span]:
+    """The spans of the words that the viewer shows: in scripts without spaces every piece, and no begin, end or gap.
+
+    >>> words_of(Track.of_pieces(["<s>", "▁read", "ing", "▁我", "昨天", "</s>"]))
+    [(1, 3), (3, 4), (4, 5)]
+    """
+    labels = track.readable().labels
+    alone = [bool(MARK.fullmatch(label)) or any(map(_unspaced, label)) for label in labels]
+    cut = [begin for begin, _ in track.spans("word")]
+    starts = sorted({*cut, *(at for at in range(len(labels)) if alone[at] or (at and alone[at - 1]))})
+    spans = zip(starts, [*starts[1:], len(labels)], strict=True)
+    return [(begin, end) for begin, end in spans if not MARK.fullmatch(labels[begin])]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or np.isnan(value) else round(value, DIGITS)
+
+
+def _unspaced(letter: str) -> bool:
+    return unicodedata.name(letter, "").startswith(UNSPACED)

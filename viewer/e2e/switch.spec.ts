@@ -1,0 +1,176 @@
+/** Words and heads switched off in the story of the translator that comes with the package: with its model, and on a page. */
+
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { existsSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { AxeBuilder } from "@axe-core/playwright";
+import { expect, test, type Page } from "@playwright/test";
+import { address, SENTENCE } from "./pages";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const own = `${root}.venv/bin/python`;
+const python = process.env["PYTHON"] ?? (existsSync(own) ? own : "python3");
+// Threads that share a busy machine wait for each other.
+const env = { ...process.env, PYTHONPATH: `${root}src`, OMP_NUM_THREADS: "1" };
+
+let server: ChildProcess;
+let url = "";
+test.beforeAll(async () => {
+  test.setTimeout(300_000);
+  const page = fileURLToPath(new URL("./pages/switched.html", import.meta.url));
+  execFileSync(python, ["-m", "foveate", "look", "en-fr", "--text", SENTENCE, "--html", page, "--ablations"], { env, stdio: "ignore" });
+  server = spawn(python, ["-m", "foveate", "look", "en-fr", "--text", SENTENCE, "--no-browser"], { env, stdio: ["ignore", "ignore", "pipe"] });
+  for await (const line of createInterface({ input: server.stderr! })) {
+    if (!line.startsWith("http://")) continue;
+    url = line.trim();
+    break;
+  }
+  server.stderr!.resume();
+});
+test.afterAll(async () => {
+  const ended = new Promise((resolve) => server.once("exit", resolve));
+  server.kill("SIGINT");
+  await ended;
+});
+
+async function visit(page: Page, to: string, hash = ""): Promise<string[]> {
+  const strangers: string[] = [];
+  page.on("request", (request) => !/^(blob|data):/.test(request.url()) && !request.url().startsWith(to) && strangers.push(request.url()));
+  page.on("pageerror", (error) => strangers.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && strangers.push(message.text()));
+  await page.goto("about:blank");
+  await page.goto(to + hash);
+  await expect(page.locator(".sentence .word").first()).toBeAttached();
+  return strangers;
+}
+const word = (page: Page, side: "key" | "query", text: string) => page.locator(`.sentence .${side} .word`, { hasText: new RegExp(`^${text}$`) }).first();
+const answer = async (page: Page): Promise<string> => (await page.locator(".sentence .query .word:not(.end)").allInnerTexts()).join(" ");
+const FIRST = "Un homme rouge dans une chemise rouge est un vélo de la rue.";
+
+test("a click switches a word off, and the answer rewrites itself with its cost, a bar and a way back", async ({ page }) => {
+  const strangers = await visit(page, url);
+  await expect.poll(() => answer(page)).toBe(FIRST);
+  await expect(page.locator(".switches")).toContainText("Click a word of the text to switch it off");
+  await word(page, "key", "bicycle").hover();
+  await expect(page.locator(".told")).toContainText("was looked at by");
+  expect(await answer(page)).toBe(FIRST);
+  await word(page, "key", "bicycle").click();
+  await expect.poll(() => answer(page)).toBe("Un homme rouge dans une chemise rouge est ronde.");
+  await expect(word(page, "key", "bicycle")).toHaveClass(/off/);
+  await expect(page.locator(".sentence .fresh")).toHaveText(["ronde."]);
+  await expect(page.locator(".former s")).toHaveText(["un", "vélo", "de", "la", "rue."]);
+  await expect(page.locator(".cost")).toContainText(/^The answer before lost 7\.07 nats of log-probability: \S*−11\.69\S* became \S*−18\.75/);
+  await expect(page.locator(".costbar b")).toHaveText("−7.07");
+  const [track, fill] = [await page.locator(".costbar .track").boundingBox(), await page.locator(".costbar .fill").boundingBox()];
+  expect(fill!.width / track!.width).toBeCloseTo(0.707, 1);
+  expect(page.url()).toContain("off=11.12.13");
+
+  await page.mouse.move(2, 2);
+  const lines = page.locator(".threads path");
+  await expect(lines.first()).toBeAttached();
+  await word(page, "query", "ronde\\.").hover();
+  await expect(page.locator(".told")).not.toContainText("bicycle");
+
+  await word(page, "key", "red").click();
+  await expect(page.locator(".switches .chip")).toHaveText(["red ×", "bicycle ×"]);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await expect.poll(() => answer(page)).toContain("ronde.");
+  await page.getByRole("button", { name: "Switch everything on" }).click();
+  await expect.poll(() => answer(page)).toBe(FIRST);
+  await expect(page.locator(".sentence .fresh, .sentence .off, .costbar")).toHaveCount(0);
+  expect(page.url()).not.toContain("off=");
+  expect(strangers).toEqual([]);
+});
+
+test("the keyboard does the same, the focus stays, and the address brings the switches back", async ({ page }) => {
+  await visit(page, url);
+  await page.locator(".sentence .query .word").first().focus();
+  await page.keyboard.press("ArrowUp");
+  const focused = page.locator(".sentence .key .word:focus");
+  await expect(page.locator(".told")).toContainText("was looked at by");
+  await page.keyboard.press("Home");
+  for (let steps = 0; steps < 9; steps++) await page.keyboard.press("ArrowRight");
+  await expect(focused).toHaveText("bicycle");
+  expect(await answer(page)).toBe(FIRST);
+  await page.keyboard.press("Enter");
+  await expect.poll(() => answer(page)).toContain("ronde.");
+  await expect(focused).toHaveText("bicycle");
+  await expect(page.getByRole("status")).toContainText("lost 7.07 nats");
+  await page.reload();
+  await expect.poll(() => answer(page)).toContain("ronde.");
+  await word(page, "key", "bicycle").focus();
+  await page.keyboard.press("Space");
+  await expect.poll(() => answer(page)).toBe(FIRST);
+});
+
+test("a head is switched off from the choice of heads, and draws no line", async ({ page }) => {
+  await visit(page, url);
+  await expect(page.getByRole("button", { name: /Switch head/ })).toHaveCount(0);
+  await page.getByRole("button", { name: "More" }).click();
+  await page.getByLabel("Head", { exact: true }).selectOption("0");
+  await page.getByRole("button", { name: "Switch head 1 off" }).click();
+  await expect(page.locator(".switches .chip")).toHaveText(["decoder.1.cross_attention · Head 1 ×"]);
+  await expect.poll(() => answer(page)).toBe("Une chemise dans une chemise rouge est un vélo dans la rue de la rue.");
+  await expect(page.locator(".cost")).toContainText("−15.4");
+  await expect(page.locator(".threads path")).toHaveCount(0);
+  expect(page.url()).toContain("off=7-0");
+  await page.getByLabel("Site").selectOption("0");
+  await expect(page.locator(".former")).toHaveCount(2);
+  await page.locator(".switches .chip").click();
+  await expect(page.locator(".former")).toHaveCount(0);
+});
+
+test("a finger sees the lines of a word first, and switches it off when it touches it again", async ({ browser }) => {
+  const context = await browser.newContext({ hasTouch: true, viewport: { width: 390, height: 800 } });
+  const page = await context.newPage();
+  await visit(page, url);
+  await word(page, "key", "bicycle").tap();
+  await expect(page.locator(".told")).toContainText("was looked at by");
+  expect(await answer(page)).toBe(FIRST);
+  await word(page, "key", "bicycle").tap();
+  await expect.poll(() => answer(page)).toContain("ronde.");
+  await context.close();
+});
+
+test("a page without a model says why, and one with its switches knows each word off by itself", async ({ page }) => {
+  await visit(page, address("translation"));
+  await expect(page.locator(".switches")).toBeHidden();
+  await word(page, "key", "bicycle").click();
+  await expect(page.locator(".switches")).toContainText("because it has no model");
+  expect(await answer(page)).toBe(FIRST);
+
+  const strangers = await visit(page, address("switched"));
+  await word(page, "key", "bicycle").click();
+  await expect.poll(() => answer(page)).toBe("Un homme rouge dans une chemise rouge est ronde.");
+  await expect(page.locator(".cost")).toContainText("lost 7.07 nats");
+  await expect(page.locator(".threads path")).toHaveCount(0);
+  await page.mouse.move(2, 2);
+  await expect(page.locator(".threads path").first()).toBeAttached();
+  await expect(page.locator(".switches")).toContainText("one word at a time");
+  await word(page, "key", "red").click();
+  await expect(page.locator(".switches .chip")).toHaveText(["red ×"]);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await expect.poll(() => answer(page)).toContain("ronde.");
+  await page.getByRole("button", { name: "More" }).click();
+  await page.getByLabel("Head", { exact: true }).selectOption("3");
+  await expect(page.locator(".switches")).toContainText("known only for the attention that the page opens with");
+  await expect(page.locator(".threads path")).toHaveCount(0);
+  expect(strangers).toEqual([]);
+});
+
+for (const language of ["en", "fa", "ru", "zh"]) {
+  test(`switches fit and are accessible in ${language}, wide and narrow, light and dark`, async ({ page }) => {
+    for (const [width, theme] of [[1300, "light"], [390, "dark"]] as const) {
+      await page.setViewportSize({ width, height: 800 });
+      const strangers = await visit(page, address("switched"), `#language=${language}&theme=${theme}&off=11.12.13`);
+      await expect(page.locator(".costbar")).toBeVisible();
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
+      const heights = await page.locator(".switches button").evaluateAll((all) => all.map((each) => each.getBoundingClientRect().height));
+      expect(Math.min(...heights)).toBeGreaterThanOrEqual(40);
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      expect(violations.map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
+      expect(strangers).toEqual([]);
+    }
+  });
+}
