@@ -1,9 +1,13 @@
 """What a user has after `pip install`: this package and what it depends on, without the tools of its developers."""
 
+import contextlib
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -13,7 +17,8 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-RUNNING = "import sys; from foveate.cli import main; sys.exit(main())"
+RUNNING = "-c 'import sys; from foveate.cli import main; sys.exit(main())'"
+SERVER = Path(__file__).with_name("command_server.py")
 
 
 def requirements(*extras: str) -> list[Requirement]:
@@ -63,17 +68,42 @@ def site(folder: Path, *extras: str) -> Path:
     return folder
 
 
-def environment(site: Path, binaries: Path) -> dict[str, str]:
-    """The variables of a shell in which `foveate` and `python` see the packages of that folder, and no others."""
+def environment(site: Path, binaries: Path, running: str = RUNNING) -> dict[str, str]:
+    """The variables of a shell in which `foveate` and `python` see the packages of that folder, and no others. `foveate`
+    is what Python does with the arguments `running`.
+    """
     binaries.mkdir(exist_ok=True)
-    for name, rest in (("python", ""), ("foveate", f" -c '{RUNNING}'")):
+    for name, rest in (("python", ""), ("foveate", running)):
         program = binaries / name
         # -S: without the packages that are installed beside the tests.
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S{rest} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {rest} "$@"\n')
         program.chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
     return {**kept, "PATH": path, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+
+
+@contextlib.contextmanager
+def serving(site: Path, binaries: Path) -> Iterator[dict[str, str]]:
+    """The same variables, for a shell whose `foveate` is run by a server that has already imported torch."""
+    # A temporary folder of its own: the path of a socket may have about 100 bytes.
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listening:
+        path = Path(folder, "socket")
+        listening.bind(str(path))
+        listening.listen()
+        descriptor = listening.fileno()
+        server = subprocess.Popen(
+            [sys.executable, "-S", SERVER, "serve", str(descriptor)],
+            env=environment(site, binaries),
+            pass_fds=[descriptor],
+            start_new_session=True,
+        )
+        listening.close()  # whoever asks a server that has died is refused
+        try:
+            yield environment(site, binaries, f"{SERVER} ask {path}")
+        finally:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
 
 
 def shell(command: str, variables: dict[str, str], folder: Path) -> "subprocess.CompletedProcess[str]":

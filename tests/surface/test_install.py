@@ -1,11 +1,14 @@
 """The installation of the README is sufficient for every command and program of the README and of the pages about
 commands and Python: they run in an environment with the packages of `pip install .` and no others."""
 
+import contextlib
+import functools
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -69,18 +72,16 @@ UNFENCED = {
 """Commands that are only in the table of the page."""
 
 
+Shell = Callable[..., dict[str, str]]
+"""The variables of a shell with the packages of `pip install '.[extras]'`."""
+
+
 @dataclass(frozen=True)
 class Place:
-    """A folder to type in, with the environments of users who installed this or that beside the package."""
+    """A folder to type in, with the shells of users who installed this or that beside the package."""
 
     folder: Path
-    root: Path
-
-    def shell(self, *extras: str) -> dict[str, str]:
-        name = "-".join(["site", *extras])
-        if not (self.root / name).exists():
-            installation.site(self.root / name, *extras)
-        return installation.environment(self.root / name, self.root / f"bin-{name}")
+    shell: Shell
 
     def run(self, command: str) -> str:
         """Run a command with what `pip install .` brings, and with the extras that it names; returns the last."""
@@ -127,12 +128,41 @@ def typed(page: str) -> list[list[str]]:
     return [[line.partition("  #")[0].partition(" # ")[0].strip() for line in found] for found in lines if found]
 
 
+def series(fences: list[list[str]]) -> list[tuple[str, ...]]:
+    """The commands of each fence that make or use one folder, in their order, unless another series begins with them.
+
+    Commands on different folders know nothing of each other, and the pages repeat the beginnings of the README.
+    """
+    parts: dict[tuple[str, ...], None] = {}
+    for fence in fences:
+        names = re.findall(r"--out (\w+/)", "\n".join(fence))
+        by_name = [tuple(command for command in fence if re.search(rf" {name}( |$)", command)) for name in names]
+        assert sorted(command for part in by_name for command in part) == sorted(fence)
+        parts.update(dict.fromkeys(by_name))
+    return [part for part in parts if not any(part == other[: len(part)] for other in parts if other != part)]
+
+
 FIRST, REST = (typed(part) for part in re.split(r"^(?=## Your own data)", README, maxsplit=1, flags=re.MULTILINE))
 REST += typed(PAGE)
 
 
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """Shells whose commands do not import torch again."""
+    root = tmp_path_factory.mktemp("user")
+    with contextlib.ExitStack() as servers:
+
+        @functools.cache
+        def shell(*extras: str) -> dict[str, str]:
+            name = "-".join(["site", *extras])
+            site = installation.site(root / name, *extras)
+            return servers.enter_context(installation.serving(site, root / f"bin-{name}"))
+
+        yield shell
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path, user: Shell) -> Place:
     folder = tmp_path / "work"
     folder.mkdir()
     for name, lines in FILES.items():
@@ -153,7 +183,7 @@ def place(tmp_path: Path) -> Place:
         track = "".join(f"{start:.3f}\t{end:.3f}\t{word}\n" for word, start, end in clip.words)
         (folder / f"{number}.txt").write_text(track)
     (folder / "recordings.tsv").write_text("".join(f"{number}.wav\t{number}.txt\n" for number in range(len(clips))))
-    return Place(folder, tmp_path)
+    return Place(folder, user)
 
 
 @pytest.fixture(scope="module")
@@ -211,13 +241,13 @@ def opens(command: str, variables: dict[str, str], folder: Path) -> None:
     assert "http://127.0.0.1:" in said[-1], "".join(said)
 
 
-@pytest.mark.parametrize("fence", REST, ids=lambda fence: " ".join(fence[0].split()[1:3]))
-def test_the_commands_of_a_part_run_in_their_order_with_what_was_installed(place: Place, fence: list[str]) -> None:
+@pytest.mark.parametrize("part", series(REST), ids=lambda part: " ".join(part[0].split()[1:3]))
+def test_the_commands_of_a_part_run_in_their_order_with_what_was_installed(place: Place, part: tuple[str, ...]) -> None:
     for name, before in BEFORE.items():
-        if any(name in command for command in fence):
+        if any(name in command for command in part):
             for command in before:
                 place.run(command)
-    scored = {command.split()[1] for command in fence if place.run(command) == "eval"}
+    scored = {command.split()[1] for command in part if place.run(command) == "eval"}
     assert scored <= {"evaluate"}
 
 
@@ -228,6 +258,7 @@ def test_the_commands_of_the_table_run_with_what_was_installed(place: Place) -> 
 
 
 def test_every_command_is_run_by_one_of_these() -> None:
+    assert {command for part in series(REST) for command in part} == {command for fence in REST for command in fence}
     assert {command.split()[1] for fence in FIRST + REST for command in fence} | UNFENCED.keys() == commands().keys()
     assert sum(map(len, FIRST + REST)) == len(re.findall(r"^(?:\$ )?foveate ", README + PAGE, re.MULTILINE))
 
