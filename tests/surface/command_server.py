@@ -1,8 +1,8 @@
 """Runs `foveate` for a shell in copies of one process that has imported torch, which takes longer than most commands.
 
-`python -S command_server.py serve DESCRIPTOR` answers `python -S command_server.py ask SOCKET ARGUMENT …` at a listening
-socket until it is killed. A copy has the folder, the variables, the input and the outputs of the process that asks, and
-imports foveate itself.
+`python -S command_server.py serve DESCRIPTOR` answers `python -S command_server.py ask SOCKET ARGUMENT …` at a socket
+that listens, until it is killed. A copy has the folder, the variables, the packages, the input and the outputs of the
+process that asks, and imports foveate itself.
 """
 
 import json
@@ -40,6 +40,7 @@ def run(client: socket.socket) -> None:
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
     wanted = json.loads(request)
     os.chdir(wanted["folder"])
+    sys.path[sys.path.index(os.environ["PYTHONPATH"])] = wanted["variables"]["PYTHONPATH"]
     os.environ.clear()
     os.environ.update(wanted["variables"])
     sys.argv = ["foveate", *wanted["arguments"]]

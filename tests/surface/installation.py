@@ -69,8 +69,9 @@ def site(folder: Path, *extras: str) -> Path:
 
 
 def environment(site: Path, binaries: Path, running: str = RUNNING) -> dict[str, str]:
-    """The variables of a shell in which `foveate` and `python` see the packages of that folder, and no others. `foveate`
-    is what Python does with the arguments `running`.
+    """The variables of a shell in which `foveate` and `python` see the packages of that folder, and no others.
+
+    `foveate` is what Python does with the arguments `running`.
     """
     binaries.mkdir(exist_ok=True)
     for name, rest in (("python", ""), ("foveate", running)):
@@ -84,26 +85,26 @@ def environment(site: Path, binaries: Path, running: str = RUNNING) -> dict[str,
 
 
 @contextlib.contextmanager
-def serving(site: Path, binaries: Path) -> Iterator[dict[str, str]]:
-    """The same variables, for a shell whose `foveate` is run by a server that has already imported torch."""
+def server(variables: dict[str, str]) -> Iterator[str]:
+    """What `foveate` is in `environment` if a process with these variables, which has imported torch, runs commands."""
     # A temporary folder of its own: the path of a socket may have about 100 bytes.
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listening:
         path = Path(folder, "socket")
         listening.bind(str(path))
         listening.listen()
         descriptor = listening.fileno()
-        server = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-S", SERVER, "serve", str(descriptor)],
-            env=environment(site, binaries),
+            env=variables,
             pass_fds=[descriptor],
             start_new_session=True,
         )
         listening.close()  # whoever asks a server that has died is refused
         try:
-            yield environment(site, binaries, f"{SERVER} ask {path}")
+            yield f"{SERVER} ask {path}"
         finally:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def shell(command: str, variables: dict[str, str], folder: Path) -> "subprocess.CompletedProcess[str]":

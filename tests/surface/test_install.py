@@ -1,7 +1,6 @@
 """The installation of the README is sufficient for every command and program of the README and of the pages about
 commands and Python: they run in an environment with the packages of `pip install .` and no others."""
 
-import contextlib
 import functools
 import os
 import re
@@ -150,13 +149,14 @@ REST += typed(PAGE)
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """Shells whose commands do not import torch again."""
     root = tmp_path_factory.mktemp("user")
-    with contextlib.ExitStack() as servers:
+    base = installation.site(root / "site")
+    with installation.server(installation.environment(base, root / "bin")) as running:
 
         @functools.cache
         def shell(*extras: str) -> dict[str, str]:
             name = "-".join(["site", *extras])
-            site = installation.site(root / name, *extras)
-            return servers.enter_context(installation.serving(site, root / f"bin-{name}"))
+            site = installation.site(root / name, *extras) if extras else base
+            return installation.environment(site, root / f"bin-{name}", running)
 
         yield shell
 
