@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYRIGHT := 1.1.414
 # torch comes first and pinned: left to itself, pip might choose another build with every later install.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
-# Tests start hundreds of processes: without compiled modules, each of them would compile the package again.
+# Tests start many processes: without compiled modules, each of them would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help

@@ -94,7 +94,8 @@ def server(variables: dict[str, str]) -> Iterator[str]:
         listening.listen()
         descriptor = listening.fileno()
         process = subprocess.Popen(
-            [sys.executable, "-S", SERVER, "serve", str(descriptor)],
+            # -P: without the folder of that program.
+            [sys.executable, "-S", "-P", SERVER, "serve", str(descriptor)],
             env=variables,
             pass_fds=[descriptor],
             start_new_session=True,
