@@ -1,6 +1,6 @@
 /** What a trace is called: its model, and the sentence that it read. */
 
-import type { App } from "./app";
+import type { App, View } from "./app";
 import { brief } from "./label";
 import type { Trace } from "./provider";
 import { wordsOf } from "./story/word";
@@ -25,6 +25,13 @@ export function sentencesOf(app: App): string[] {
 export function titleOf(app: App): string {
   const [model, sentence] = [modelOf(app.trace), sentencesOf(app)[0]];
   return [model || app.say("title"), sentence && brief(sentence, TITLE)].filter(Boolean).join(": ");
+}
+
+/** A view of something drawn is called by what is drawn. */
+export function viewName(app: App, view: View): string {
+  const kind = app.sequence("key")?.kind;
+  const shown = kind === undefined || kind === "tokens" ? app.sequence("query")?.kind : app.sequence("key")?.bonds ? "molecule" : kind;
+  return app.say(view === "scene" && shown && shown !== "tokens" ? `view.${shown}` : `view.${view}`);
 }
 
 /** A name for files. */

@@ -4,6 +4,7 @@ import { INK, css, type Theme } from "../colour";
 import { svgOf as svg } from "../dom";
 import { reading } from "../label";
 import { paint } from "./paint";
+import { vectorOf } from "./recorder";
 
 export const FONTS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", "DejaVu Sans", sans-serif';
 /** What readers press, and what only says how. */
@@ -136,8 +137,16 @@ export class Drawing {
 
   private image(canvas: HTMLCanvasElement, box: Box, style: CSSStyleDeclaration): void {
     if (!canvas.width || !canvas.height) return;
+    const [width, height] = [round(box.right - box.left), round(box.bottom - box.top)];
+    const vector = vectorOf(canvas);
+    if (vector) {
+      const whole = svg("svg", { x: box.left, y: box.top, width, height, viewBox: `0 0 ${canvas.width} ${canvas.height}` });
+      whole.append(vector);
+      this.add("g", {}, box).append(whole);
+      return;
+    }
     const pixelated = style.imageRendering === "pixelated" ? { style: "image-rendering:pixelated" } : {};
-    this.add("image", { x: box.left, y: box.top, width: round(box.right - box.left), height: round(box.bottom - box.top), preserveAspectRatio: style.objectFit === "contain" ? "xMidYMid" : "none", href: canvas.toDataURL("image/png"), ...pixelated }, box);
+    this.add("image", { x: box.left, y: box.top, width, height, preserveAspectRatio: style.objectFit === "contain" ? "xMidYMid" : "none", href: canvas.toDataURL("image/png"), ...pixelated }, box);
   }
 
   /** Drawings come as they are, with what style sheets say of them. */

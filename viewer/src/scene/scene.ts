@@ -4,6 +4,7 @@ import type { App } from "../app";
 import { css, cssAt, INK, strength } from "../colour";
 import { lift } from "../lift";
 import type { Sequence } from "../provider";
+import { contextOf } from "../save/recorder";
 import type { Carried } from "./hop";
 
 export interface Shown {
@@ -63,7 +64,7 @@ export function sized(canvas: HTMLCanvasElement, width: number, height: number):
   canvas.height = Math.round(height * ratio);
   // Its height follows: where there is less room it is shown smaller.
   canvas.style.width = `${canvas.width / ratio}px`;
-  const context = canvas.getContext("2d")!;
+  const context = contextOf(canvas);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   return context;
 }

@@ -8,6 +8,7 @@ import { direction, reading } from "../label";
 import { lift, shares } from "../lift";
 import { errorRate, links, meanOf, pharaoh, type Link, type Weights } from "../link";
 import { TILE, type Level } from "../provider";
+import { contextOf, drawnBy } from "../save/recorder";
 import { effect, signal } from "../signal";
 import { legend } from "./legend";
 import { STRONGEST, strongest } from "./reading";
@@ -150,7 +151,8 @@ const FONT = '13px system-ui, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC
 
 /** Draws weights, or lifts, and says which cell lies under a pointer. */
 function drawMatrix(app: App, canvas: HTMLCanvasElement, values: Weights, names: { targets: string[]; sources: string[] }, found: readonly Link[], gold: readonly Link[]): (event: PointerEvent) => [number, number] | null {
-  const context = canvas.getContext("2d")!;
+  drawnBy(canvas, () => void drawMatrix(app, canvas, values, names, found, gold));
+  const context = contextOf(canvas);
   const [theme, scale] = [app.theme.peek(), app.scale.peek()];
   const ink = INK[theme];
   const [n, m] = [names.targets.length, names.sources.length];

@@ -5,6 +5,7 @@ import { clamped, fitted, levelFor, tilesIn, toPixel, toUnit, zoomed, type Camer
 import { css, INK } from "../colour";
 import { h } from "../dom";
 import { TILE, type Span } from "../provider";
+import { contextOf, drawnBy } from "../save/recorder";
 import { effect, signal } from "../signal";
 import { Gestures } from "./gesture";
 import type { Layer, Tile } from "./layer";
@@ -31,7 +32,6 @@ export class MapView {
   onchosen: () => unknown = () => undefined;
   /** What is not there yet: tiles, or the exact ones of estimates that are shown. */
   onwaiting: (waiting: boolean, estimated: boolean) => void = () => undefined;
-  private readonly context: CanvasRenderingContext2D;
   /** Told once something is drawn: whoever wants more of the provider waits for that. */
   readonly begun: Promise<void>;
   private readonly tiles: Tiles;
@@ -49,7 +49,7 @@ export class MapView {
   ) {
     this.canvas = h("canvas", { className: "map", tabIndex: 0, role: "application", "aria-label": label });
     this.element = h("div", { className: "mapbox" }, this.canvas);
-    this.context = this.canvas.getContext("2d")!;
+    drawnBy(this.canvas, () => this.draw());
     const watch = new ResizeObserver(() => this.resize());
     watch.observe(this.element);
     this.stops.push(() => watch.disconnect());
@@ -109,6 +109,10 @@ export class MapView {
     this.canvas.style.width = `${this.canvas.width / this.ratio}px`;
     this.canvas.style.height = `${this.canvas.height / this.ratio}px`;
     this.schedule();
+  }
+
+  private get context(): CanvasRenderingContext2D {
+    return contextOf(this.canvas);
   }
 
   private schedule(): void {

@@ -9,6 +9,7 @@ import { journey, layersBefore, ways, weightsOf, type Journey } from "../scene/h
 import { nodes } from "../scene/nodes";
 import { patches } from "../scene/patches";
 import type { Listener, Scene, Style } from "../scene/scene";
+import { drawnBy } from "../save/recorder";
 import { effect, signal, untracked } from "../signal";
 import { drawable, MOST_NODES } from "../story/tellable";
 import { settled } from "../story/telling";
@@ -87,6 +88,7 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
         if (!graph || (typeof drawing.value === "number" && drawing.value > layersBefore(app, app.site.value).length)) drawing.value = "own";
         made.listening?.close();
         made = build(app, site, style, (index, side) => side === "hover" ? (hovered.value = index) : index !== null && look(index, side), plain);
+        for (const { scene } of made.scenes) drawnBy(scene.element.querySelector("canvas")!, () => paint());
         stage.dataset["kind"] = app.sequence("key")?.kind ?? "";
         replace(stage, ...made.scenes.map(({ scene }) => scene.element), made.tokens?.element ?? made.listening?.transcript?.element ?? null);
         rebuilt.value++;

@@ -2,7 +2,7 @@
 
 import type { App } from "../app";
 import { h, refill, replace } from "../dom";
-import { fileName, modelOf, sentencesOf } from "../name";
+import { fileName, modelOf, sentencesOf, viewName } from "../name";
 import { download, gifFile, pngFile, svgFile } from "../save/film";
 import { drawn, type Heading } from "../save/picture";
 import { effect, signal } from "../signal";
@@ -121,6 +121,6 @@ function headingOf(app: App): Heading {
   const head = view === "alignment" && app.heads.peek() === "mean" ? app.say("story.mean", { count: heads }) : `${app.say("head").toLocaleLowerCase()} ${app.head.peek()}`;
   const where = [app.siteName(app.current), heads > 1 ? head : ""].filter(Boolean).join(", ");
   const [model, sentences] = [modelOf(app.trace), sentencesOf(app).join(" → ")];
-  const title = [model, story && model ? "" : app.say(`view.${view}`)].filter(Boolean).join(" · ");
+  const title = [model, story && model ? "" : viewName(app, view)].filter(Boolean).join(" · ");
   return { spoken: [title, sentences].filter(Boolean).join(": "), title, text: written ? "" : sentences, note: ["story", "overview", "compare"].includes(view) ? "" : where };
 }

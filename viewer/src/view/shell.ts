@@ -2,7 +2,7 @@
 
 import { openingOf, shown, VIEWS, type App, type View } from "../app";
 import { choice, h, refill, replace } from "../dom";
-import { modelOf, titleOf } from "../name";
+import { modelOf, titleOf, viewName } from "../name";
 import { effect, signal, untracked } from "../signal";
 import { drawable, hasScenes, tellable } from "../story/tellable";
 import { LANGUAGES, type Language } from "../strings/strings";
@@ -101,13 +101,6 @@ export class Shell {
     return VIEWS.filter((view) => (view !== "run" || (trace.attached === true && provider.attached)) && (view !== "scene" || hasScenes(trace)) && (view !== "story" || trace.sites.some((site) => tellable(trace, site))));
   }
 
-  private nameOf(view: View): string {
-    const { app } = this;
-    const kind = app.sequence("key")?.kind;
-    const shown = kind === undefined || kind === "tokens" ? app.sequence("query")?.kind : app.sequence("key")?.bonds ? "molecule" : kind;
-    return app.say(view === "scene" && shown && shown !== "tokens" ? `view.${shown}` : `view.${view}`);
-  }
-
   /** A view begins where it says most: an alignment looks across. */
   private turn(view: View): void {
     const { app } = this;
@@ -119,7 +112,7 @@ export class Shell {
 
   private drawBar(bar: HTMLElement): void {
     const { app } = this;
-    const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => this.turn(view) }, this.nameOf(view)));
+    const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => this.turn(view) }, viewName(app, view)));
     const model = modelOf(app.trace);
     const more = h("button", { className: "tab more", "aria-expanded": String(this.choosing), onclick: () => (this.wanted.value = !this.choosing) }, app.say("more"));
     refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, model)) : null), h("nav", { "aria-label": app.say("title") }, ...tabs), this.share, more,

@@ -4,6 +4,7 @@ import type { App } from "../app";
 import { css, INK } from "../colour";
 import { h } from "../dom";
 import { reading } from "../label";
+import { contextOf, drawnBy } from "../save/recorder";
 
 export interface Words {
   /** Rows: queries (targets). */
@@ -76,7 +77,7 @@ export function words(app: App, shape: "columns" | "rows", given: Words): { elem
     canvas.height = Math.round(box.height * ratio);
     canvas.style.width = `${box.width}px`;
     canvas.style.height = `${box.height}px`;
-    const context = canvas.getContext("2d")!;
+    const context = contextOf(canvas);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const ink = INK[app.theme.peek()];
     const place = (of: HTMLElement, upper: boolean): [number, number] => {
@@ -111,5 +112,6 @@ export function words(app: App, shape: "columns" | "rows", given: Words): { elem
     sources.forEach((each, j) => each.classList.toggle("met", alone !== null && targets.some((_, i) => shown(i, j) && given.weight(i, j) >= Math.max(given.least, 1e-9))));
     targets.forEach((each, i) => each.classList.toggle("met", alone?.side === "sources" && given.weight(i, alone.at) >= Math.max(given.least, 1e-9)));
   };
+  drawnBy(canvas, paint);
   return { element, draw, close: () => alive.abort() };
 }
