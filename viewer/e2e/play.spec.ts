@@ -142,11 +142,14 @@ test("a story is saved as a drawing with its words, whose lines are as thick as 
 });
 
 test("Play is saved as a film of one frame for each word, one before and one after", async ({ page }) => {
-  const strangers = await visit(page, "translation", "#word=query-2");
+  const strangers = await visit(page, "translation");
+  // In the middle of Play, whose state is not part of the film.
+  for (let word = 0; word < 3; word++) await page.getByRole("button", { name: "Next word" }).click();
   const { name, bytes } = await saved(page, "GIF");
   expect(name).toBe("en-fr-story.gif");
   expect(page.url()).toContain("word=query-2");
   await expect(unwritten(page)).toHaveCount(0);
+  await expect(page.locator(".play .note")).toHaveText("14 / 14");
   const film = await page.evaluate(async (base64) => {
     const data = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
     const decoder = new ImageDecoder({ data, type: "image/gif" });
@@ -257,5 +260,44 @@ for (const width of [1300, 390]) {
       await page.keyboard.press("Escape");
       await expect(page.locator(".menu")).toBeHidden();
     }
+  });
+}
+
+for (const [name, view, canvas] of [["translation", "map", "canvas.map"], ["translation", "alignment", "canvas.matrix"], ["molecule", "story", "canvas.scene"]] as const) {
+  test(`the drawing of the ${view} of ${name} has the same pixels as its canvas`, async ({ page }) => {
+    // With room for all, saving changes no sizes.
+    await page.setViewportSize({ width: 1280, height: 1100 });
+    await visit(page, name, `#view=${view}&query=3&key=2&scale=linear`);
+    await page.waitForTimeout(500);
+    const { bytes } = await saved(page, "SVG");
+    const apart = await page.evaluate(async ([source, selector]) => {
+      const canvas = document.querySelector<HTMLCanvasElement>(selector!)!;
+      const holder = document.body.appendChild(document.createElement("div"));
+      const svg = holder.appendChild(document.importNode(new DOMParser().parseFromString(atob(source!), "image/svg+xml").documentElement, true));
+      const inner = [...svg.querySelectorAll<SVGSVGElement>("svg[viewBox]")].find((each) => each.viewBox.baseVal.width === canvas.width && each.viewBox.baseVal.height === canvas.height)!;
+      const [from, at] = [svg.getBoundingClientRect(), inner.getScreenCTM()!];
+      holder.remove();
+      const image = new Image();
+      image.src = `data:image/svg+xml;base64,${source}`;
+      await image.decode();
+      const drawn = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
+      const context = drawn.getContext("2d")!;
+      context.drawImage(image, from.left - at.e, from.top - at.f);
+      const [ours, theirs] = [context, canvas.getContext("2d")!].map((each) => each.getImageData(0, 0, canvas.width, canvas.height).data) as [Uint8ClampedArray, Uint8ClampedArray];
+      let sum = 0;
+      let ink = 0;
+      for (let at = 0; at < ours.length; at += 4) {
+        // What a canvas leaves clear shows the paper.
+        const alpha = theirs[at + 3]! / 255;
+        for (let channel = 0; channel < 3; channel++) {
+          const value = theirs[at + channel]! * alpha + 255 * (1 - alpha);
+          sum += Math.abs(ours[at + channel]! - value);
+          ink += 255 - value;
+        }
+      }
+      return { sum, ink };
+    }, [bytes.toString("base64"), canvas]);
+    expect(apart.ink).toBeGreaterThan(0);
+    expect(apart.sum / apart.ink).toBeLessThan(0.12);
   });
 }

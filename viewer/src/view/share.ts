@@ -21,9 +21,9 @@ export function share(app: App, view: HTMLElement): HTMLElement {
   const element = h("div", { className: "share", hidden: !/^(https?|file):$/.test(location.protocol) });
   const menu = h("div", { className: "menu", role: "group", hidden: true });
   const fallback = h("dialog", { className: "help address" });
-  const [opened, busy, done] = [signal(false), signal<Kind | null>(null), signal<"copied" | "saved" | null>(null)];
+  const [opened, busy, done, failure] = [signal(false), signal<Kind | null>(null), signal<"copied" | "saved" | null>(null), signal("")];
   let forget: ReturnType<typeof setTimeout> | undefined;
-  const confirm = (what: "copied" | "saved"): void => {
+  const report = (what: "copied" | "saved"): void => {
     clearTimeout(forget);
     done.value = what;
     app.said.value = app.say(what);
@@ -31,15 +31,14 @@ export function share(app: App, view: HTMLElement): HTMLElement {
   };
   const save = async (kind: Kind): Promise<void> => {
     if (busy.peek()) return;
-    busy.value = kind;
+    [busy.value, failure.value] = [kind, ""];
     try {
       const file = await kept(app, view, kind);
       download(file, fileName(app, kind));
       opened.value = false;
-      confirm("saved");
+      report("saved");
     } catch (error) {
-      app.said.value = app.failure(error);
-      replace(menu, h("p", { className: "warning", role: "alert" }, app.failure(error)));
+      failure.value = app.failure(error);
     } finally {
       busy.value = null;
     }
@@ -48,7 +47,7 @@ export function share(app: App, view: HTMLElement): HTMLElement {
     const address = location.href.split("#")[0] + app.hash;
     try {
       await navigator.clipboard.writeText(address);
-      confirm("copied");
+      report("copied");
     } catch {
       // Pages that are not from a safe origin, and readers, may refuse.
       const field = h("input", { type: "text", readOnly: true, value: address, "aria-label": app.say("copy") });
@@ -62,7 +61,8 @@ export function share(app: App, view: HTMLElement): HTMLElement {
     menu.hidden = !opened.value;
     menu.setAttribute("aria-label", app.say("save"));
     const kinds = KINDS.filter((kind) => kind !== "gif" || app.telling.value);
-    refill(menu, ...kinds.map((kind) => h("button", { disabled: busy.value !== null, onclick: () => void save(kind) }, busy.value === kind ? app.say("saving") : app.say(`save.${kind}`))));
+    refill(menu, ...kinds.map((kind) => h("button", { disabled: busy.value !== null, onclick: () => void save(kind) }, busy.value === kind ? app.say("saving") : app.say(`save.${kind}`))),
+      failure.value ? h("p", { className: "warning", role: "alert" }, failure.value) : null);
   });
   effect(() => {
     refill(element,
@@ -91,12 +91,20 @@ async function kept(app: App, view: HTMLElement, kind: Kind): Promise<Blob> {
   try {
     const part = view.firstElementChild as HTMLElement;
     const [theme, heading, telling] = [app.theme.peek(), headingOf(app), app.telling.peek()];
-    if (kind === "gif" && telling) return await gifFile(part, heading, theme, telling);
+    if (kind === "gif" && telling) {
+      // Play, which may be in the middle of it, begins anew.
+      app.telling.value = { ...telling };
+      await settled();
+      return await gifFile(part, heading, theme, telling);
+    }
     await finished(app, view);
     const picture = drawn(part).framed(heading, theme);
     return kind === "svg" ? svgFile(picture) : await pngFile(picture);
   } finally {
-    if (kind === "gif") [app.word.value, app.cursor.value] = [before.word, before.cursor];
+    if (kind === "gif") {
+      await app.telling.peek()?.show(null);
+      [app.word.value, app.cursor.value] = [before.word, before.cursor];
+    }
     app.whole.value = false;
     root.classList.remove("saving");
     root.style.minHeight = "";
