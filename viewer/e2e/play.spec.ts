@@ -196,6 +196,11 @@ for (const [name, view, word] of [
     if (name === "translation") expect(texts.join(" ")).toContain("A man in a red shirt");
     expect(texts.join(" ")).not.toMatch(/Point at|Play|Save/);
     expect(strange).toEqual([]);
+    if (view === "steps") {
+      await page.getByRole("button", { name: "Change the numbers" }).click();
+      const value = await page.locator("td input").first().inputValue();
+      expect((await parsed(page, (await saved(page, "SVG")).bytes)).texts).toContain(value);
+    }
     if (view === "map" || view === "compare") expect(texts).toEqual(expect.arrayContaining(["homme", "street", "</s>"]));
     // It is drawn without this page's style sheet and script.
     const drawn = await page.evaluate(async (source) => {

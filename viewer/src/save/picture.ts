@@ -8,7 +8,7 @@ import { vectorOf } from "./recorder";
 
 export const FONTS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", "DejaVu Sans", sans-serif';
 /** What readers press, and what only says how. */
-const CONTROLS = ".controls,.field,.pharaoh,.rerun,.zoom,.mini,.waiting[hidden],.told.note,.hint,.textview>.note,input,select,textarea,details:not([open])";
+const CONTROLS = ".controls,.field,.pharaoh,.rerun,.zoom,.mini,.told.note,.hint,.textview>.note,input:not(td input),select,textarea,details:not([open])";
 const [MARGIN, TITLE, LINE] = [20, 17, 13.5];
 
 export interface Heading {
@@ -74,6 +74,7 @@ export class Drawing {
     if (element instanceof SVGSVGElement) return this.vector(element, box);
     this.box(box, style);
     if (element instanceof HTMLCanvasElement) return this.image(element, box, style);
+    if (element instanceof HTMLInputElement) return this.line(element.value, this.inside(element, style), style);
     if (element.localName === "mfrac") this.fraction(element, style);
     if (element.localName === "msqrt") this.add("path", { d: `M${box.left} ${(box.top + box.bottom) / 2 + 1}l2-2 3 ${(box.bottom - box.top) / 2}L${box.left + 8} ${box.top}H${box.right}`, fill: "none", stroke: paint(style.color).fill }, box);
     for (const child of element.childNodes) {
@@ -180,21 +181,32 @@ export class Drawing {
     if (upper && lower) this.rect({ ...box, top: (upper.bottom + lower.top) / 2 - 0.5, bottom: (upper.bottom + lower.top) / 2 + 0.5 }, paint(style.color));
   }
 
-  /** Each line of a text for itself, as wide as it is here, whatever font is there to draw it. */
+  /** Each line of a text for itself. */
   private text(node: Text, style: CSSStyleDeclaration): void {
+    for (const { text, box } of linesOf(node)) this.line(text, this.placed(box), style, node.parentElement!);
+  }
+
+  /** What is written in a field: from its beginning, in the middle of its height. */
+  private inside(input: HTMLInputElement, style: CSSStyleDeclaration): Box {
+    const { left, top, bottom } = this.placed(input.getBoundingClientRect());
+    const begin = left + parseFloat(style.paddingLeft) + parseFloat(style.borderLeftWidth);
+    this.brush.font = style.font;
+    return { left: begin, top, right: begin + this.brush.measureText(input.value).width, bottom };
+  }
+
+  /** As wide as it is here, whatever font is there to draw it. */
+  private line(text: string, box: Box, style: CSSStyleDeclaration, parent: Element | null = null): void {
     const rtl = style.direction === "rtl";
-    for (const { text, box } of linesOf(node)) {
-      const placed = this.placed(box);
-      this.brush.font = style.font;
-      const { fontBoundingBoxAscent: ascent, fontBoundingBoxDescent: descent } = this.brush.measureText(text);
-      const bold = Number(style.fontWeight) > 400 ? { "font-weight": style.fontWeight } : {};
-      const mono = /mono/i.test(style.fontFamily) ? { "font-family": "monospace" } : {};
-      this.add("text", {
-        x: rtl ? placed.right : placed.left, y: round(placed.top + (placed.bottom - placed.top - ascent - descent) / 2 + ascent), "font-size": round(parseFloat(style.fontSize)),
-        ...paint(style.color), ...bold, ...mono, ...(rtl && { direction: "rtl" }), ...(style.fontStyle === "italic" && { "font-style": "italic" }),
-        textLength: round(placed.right - placed.left), lengthAdjust: "spacingAndGlyphs",
-      }, placed, text);
-    }
+    this.brush.font = style.font;
+    const { fontBoundingBoxAscent: ascent, fontBoundingBoxDescent: descent } = this.brush.measureText(text);
+    const bold = Number(style.fontWeight) > 400 ? { "font-weight": style.fontWeight } : {};
+    const family = parent?.closest("math") ? { "font-family": "math, serif" } : /mono/i.test(style.fontFamily) ? { "font-family": "monospace" } : {};
+    const italic = style.fontStyle === "italic" || (parent?.localName === "mi" && [...text].length === 1);
+    this.add("text", {
+      x: rtl ? box.right : box.left, y: round(box.top + (box.bottom - box.top - ascent - descent) / 2 + ascent), "font-size": round(parseFloat(style.fontSize)),
+      ...paint(style.color), ...bold, ...family, ...(rtl && { direction: "rtl" }), ...(italic && { "font-style": "italic" }),
+      textLength: round(box.right - box.left), lengthAdjust: "spacingAndGlyphs",
+    }, box, text);
   }
 
   /** With title, sentence and note around it. */
