@@ -27,8 +27,8 @@ def example(name: str) -> Trace:
 
     Raises UsageError for another name.
 
-    >>> trace = example("one-hot")
-    >>> print(steps(trace, 0, 0, 1)[-3])
+    >>> from foveate.inspect import steps
+    >>> print(steps(example("one-hot"), 0, 0, 1)[-3])
     α₁:  αᵢⱼ = e^eᵢⱼ/(∑ⱼ e^eᵢⱼ)   The weights: each exponential over their sum. They sum to 1.
          Надо  сдавать  лабораторные  до  срока  выполнения
         0.130    0.352         0.130  0.130  0.130       0.130
