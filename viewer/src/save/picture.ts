@@ -8,7 +8,7 @@ import { vectorOf } from "./recorder";
 
 export const FONTS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", "DejaVu Sans", sans-serif';
 /** What readers press, and what only says how. */
-const CONTROLS = ".controls,.field,.pharaoh,.rerun,.zoom,.mini,.told.note,.hint,.textview>.note,input:not(td input),select,textarea,details:not([open])";
+const CONTROLS = ".controls,.field,.pharaoh,.rerun,.zoom,.mini,.told.note,.hint,.switches:not(:has(.outcome)),.textview>.note,input:not(td input),select,textarea,details:not([open])";
 const [MARGIN, TITLE, LINE] = [20, 17, 13.5];
 
 export interface Heading {
@@ -202,9 +202,10 @@ export class Drawing {
     const bold = Number(style.fontWeight) > 400 ? { "font-weight": style.fontWeight } : {};
     const family = parent?.closest("math") ? { "font-family": "math, serif" } : /mono/i.test(style.fontFamily) ? { "font-family": "monospace" } : {};
     const italic = style.fontStyle === "italic" || (parent?.localName === "mi" && [...text].length === 1);
+    const struck = /line-through/.test(style.textDecorationLine) || parent?.closest("s") ? { "text-decoration": "line-through" } : {};
     this.add("text", {
       x: rtl ? box.right : box.left, y: round(box.top + (box.bottom - box.top - ascent - descent) / 2 + ascent), "font-size": round(parseFloat(style.fontSize)),
-      ...paint(style.color), ...bold, ...family, ...(rtl && { direction: "rtl" }), ...(italic && { "font-style": "italic" }),
+      ...paint(style.color), ...bold, ...family, ...struck, ...(rtl && { direction: "rtl" }), ...(italic && { "font-style": "italic" }),
       textLength: round(box.right - box.left), lengthAdjust: "spacingAndGlyphs",
     }, box, text);
   }
