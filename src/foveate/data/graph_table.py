@@ -85,7 +85,8 @@ def _read_nodes(path: Path | str) -> _Nodes:
             _refuse(path, line, f"the node {short(cells[0])} stands twice. Remove a line.")
         known = dict(zip(header, cells, strict=True))
         number[cells[0]] = place = len(number)
-        numbers.append([_number(path, line, header[column], cells[column]) for column in numeric])
+        head = "" if "label" in header else " A column of classes is named `label`."
+        numbers.append([_number(path, line, header[column], cells[column], head) for column in numeric])
         documents.append([] if wordy is None else cells[wordy].split())
         labels.append(known.get("label", "").strip() or None)
         if split := known.get("split", "").strip():
@@ -137,12 +138,13 @@ def _read_edges(
     return index, np.array(features, np.float32) if width else None
 
 
-def _number(path: Path | str, line: int, name: str, cell: str) -> float:
+def _number(path: Path | str, line: int, name: str, cell: str, advice: str = "") -> float:
     value = feature_of(cell)
     if value is None:
         needed = f"a number from {-LARGEST:.2g} to {LARGEST:.2g}"
         missing = "is missing" if not cell.strip() else f"is {short(cell)}, and must be {needed}"
-        _refuse(path, line, f"{name} {missing}. Write a number that is known, such as the mean, or remove the column.")
+        remedy = f"Write a number that is known, such as the mean, or remove the column.{advice}"
+        _refuse(path, line, f"{name} {missing}. {remedy}")
     return value
 
 

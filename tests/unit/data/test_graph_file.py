@@ -54,6 +54,7 @@ def test_words_are_counted(tmp_path: Path) -> None:
         ({"edges": "ann bob\n"}, "e.tsv:1", "needs two nodes with a tab"),
         ({"edges": "ann\tbob\t1\nbob\teve\n"}, "e.tsv:2", "0 features, but the first edge has 1"),
         ({"edges": "ann\tbob\tnan\n"}, "e.tsv:1", "feature 1 is 'nan', and must be a number"),
+        ({"nodes": NODES.replace("label", "class")}, "n.tsv:2", "class is .*A column of classes is named `label`"),
         ({"nodes": NODES.replace("3\tblue", "\tblue")}, "n.tsv:3", "age is missing. Write a number"),
         ({"nodes": NODES.replace("eve", "ann")}, "n.tsv:4", "'ann' stands twice"),
         ({"nodes": NODES.replace("\t6", "")}, "n.tsv:4", "4 columns, but the first line names 5"),

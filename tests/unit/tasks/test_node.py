@@ -7,6 +7,7 @@ import torch
 from foveate.data.graph import Graph
 from foveate.data.graph_batch import GraphBatch
 from foveate.data.sparse_row import SparseRows
+from foveate.tasks.node.side import NodeSide
 from foveate.tasks.node.task import NodeConfig
 from foveate.tasks.node.use import NodeClassifier
 
@@ -24,6 +25,13 @@ def test_answers_are_those_of_the_weights_after_a_change() -> None:
             weight.mul_(-3)
     fresh = NodeClassifier(classifier.model, known).classify(["0"])
     assert classifier.classify(["0"]) == fresh != before
+
+
+def test_a_command_to_try_quotes_the_name_of_its_node() -> None:
+    known = Graph(
+        features=np.eye(2, dtype=np.float32), edges=np.array([[0], [1]]), names=("a b", "c"), classes=("x", "y")
+    )
+    assert NodeSide().trial(NodeClassifier(NodeConfig().built(known), known)) == "'a b'"
 
 
 def test_a_graph_keeps_its_numbers_when_the_arrays_that_it_was_made_of_change() -> None:
