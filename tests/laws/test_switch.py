@@ -56,7 +56,7 @@ def strong(model: Any) -> Any:
 
 
 def translator(name: str, engine: EngineName = "own") -> Translator:
-    torch.manual_seed(3)
+    torch.manual_seed(2)
     model = strong(TRANSLATORS[name].build(*[KNOWN.vocab_size] * 2))
     return Translator(model, KNOWN, KNOWN, BeamConfig(beam=4, max_length=6), engine=engine)
 
@@ -112,6 +112,7 @@ def test_switches_reach_the_answer_whatever_engine_wrote_it_before(engine: Engin
     with off(own.model, trace, switches):
         written = own.translate(TEXT)
         score = own.score(written)
+    assert written.text != first.text, "the switches change no word, and prove nothing"
     site, chosen, tokens = trace.sites[trace.opening[0]].name, heads_of(trace, switches), switches["keys"]
     before = using.translate(TEXT)
     answer = TranslationAblator(using, before, trace)(heads_off=chosen, tokens_off=tokens, site=site, head=None)
