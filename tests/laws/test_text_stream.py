@@ -25,6 +25,7 @@ from foveate.nn import (
     TransformerEncoderConfig,
 )
 from foveate.tasks.transcribe.text_stream import TextStream
+from foveate.tasks.transcribe.use import Transcriber
 
 RATE = 8000
 LETTERS = CharacterTokeniser.train(["one two three four five"])
@@ -88,6 +89,18 @@ def test_the_text_of_pieces_is_that_of_the_recording(config: RecogniserConfig, c
         assert stream.text(partial) == whole(model, vectors, samples, search)
 
     holds()
+
+
+def test_a_stream_writes_the_text_of_the_file_by_default() -> None:
+    """Both settle after the same number of outputs: a search that waits until the end writes another text."""
+    config, chosen = MODELS[0]
+    vectors = rows(**chosen)
+    transcriber = Transcriber(built(config, vectors), vectors, LETTERS)
+    samples = speechlike(40 * RATE, 0)
+    (transcript,) = transcriber.transcribe([Recording("tones", samples, RATE)])
+    stream = transcriber.stream()
+    _, partial = stream.advance(stream.begin(), samples, last=True)
+    assert stream.text(partial) == transcript.text != whole(transcriber.model, vectors, samples, CTCConfig())
 
 
 def speechlike(samples: int, seed: int) -> np.ndarray:

@@ -50,7 +50,7 @@ def things(count: int, seed: int = 0) -> list[Vector]:
 
 @KINDS
 def test_a_model_is_searched_with_all_that_it_has(kind: str) -> None:
-    expected = {"ctc": CTCConfig(), "attention": BeamConfig(), "joint": JointConfig(ctc_weight=0.4)}
+    expected = {"ctc": CTCConfig(settle_after=50), "attention": BeamConfig(), "joint": JointConfig(ctc_weight=0.4)}
     assert usual(transcriber(kind).model) == transcriber(kind).config == expected[kind]
 
 

@@ -27,12 +27,16 @@ from foveate.nn.ctc_loss import frames_needed
 
 RecognitionConfig = CTCConfig | JointConfig | BeamConfig | GreedyConfig
 """`ctc`: the texts of CTC; `joint`: by CTC and attention together; `beam` and `greedy`: by attention alone."""
+SETTLED = 50
+"""Outputs after which a token is certain by default: two seconds, where an output stands for 40 ms. Files and streams
+share it, so that their texts are equal.
+"""
 
 
 def usual(model: Recogniser) -> RecognitionConfig:
     """The search that suits a model: with all that it has."""
     if model.decoder is None:
-        return CTCConfig()
+        return CTCConfig(settle_after=SETTLED)
     return BeamConfig() if model.ctc_output is None else JointConfig(ctc_weight=model.ctc_share)
 
 

@@ -17,9 +17,7 @@ from foveate.errors import DataError, UsageError
 from foveate.models import Recogniser
 from foveate.nn.latency import Latency, latency
 from foveate.nn.stream import Chain, ChainState
-
-SETTLED = 50
-"""Outputs after which a token is certain by default: two seconds, where an output stands for 40 ms."""
+from foveate.tasks.transcribe.recognition import SETTLED
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,16 @@ from foveate.inspect.time_file import TimedLabel
 from foveate.models import Recogniser
 from foveate.tasks.text_writing import Writer, load_writer
 from foveate.tasks.transcribe.listening import trace_of
-from foveate.tasks.transcribe.recognition import RecognitionConfig, require_possible, search, timed, usual
+from foveate.tasks.transcribe.recognition import (
+    SETTLED,
+    RecognitionConfig,
+    require_possible,
+    search,
+    timed,
+    usual,
+)
 from foveate.tasks.transcribe.task import TranscribeConfig
-from foveate.tasks.transcribe.text_stream import SETTLED, TextStream
+from foveate.tasks.transcribe.text_stream import TextStream
 
 BUDGET = 24_000
 """Vectors of a batch, padding counted."""
@@ -193,8 +200,9 @@ class Transcriber(Writer):
         return view
 
     def stream(self, config: CTCConfig | None = None) -> TextStream:
-        """The text of one recording while its samples arrive, by CTC. Raises UsageError, with the reasons, for a model
-        that needs the whole recording.
+        """The text of one recording while its samples arrive, by CTC. Without a configuration, a model without a
+        decoder writes the text that `transcribe` writes. A stream cannot wait for its end, so a `settle_after` of 0
+        becomes 50. Raises UsageError, with the reasons, for a model that needs the whole recording.
         """
         config = config or (self.config if isinstance(self.config, CTCConfig) else CTCConfig())
         if not config.settle_after:
