@@ -64,8 +64,10 @@ def _checked(target: Any, typechecker: Callable[..., Any]) -> Any:
         try:
             with shapes_of_a_call:
                 return checker(*arguments, **keywords)
-        except beartype.roar.BeartypeCallHintViolation:
-            return slowly()(*arguments, **keywords)  # it says which shapes do not agree
+        except beartype.roar.BeartypeCallHintViolation as violation:
+            slowly()(*arguments, **keywords)  # it says which shapes do not agree
+            # The second call had another answer, or looked at another item of a list.
+            raise jaxtyping.TypeCheckError(f"Type-check error: {violation}") from violation
 
     return call
 

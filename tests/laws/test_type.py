@@ -55,6 +55,18 @@ def test_what_does_not_fit_is_refused_in_words(wrong: Callable[[], object]) -> N
             wrong()
 
 
+def test_a_wrong_answer_is_refused_though_the_next_one_would_be_right() -> None:
+    answers = [x, x[0]]
+
+    @checked
+    def row() -> Float[Tensor, " length"]:
+        return answers.pop(0)
+
+    with pytest.raises(jaxtyping.TypeCheckError, match="Type-check error"):
+        row()
+    assert not answers
+
+
 def test_each_call_has_its_own_shapes_and_each_local_function_its_own_values() -> None:
     assert product(x, torch.ones(3)).tolist() == [3, 3]
     assert product(torch.ones(3, 1), torch.ones(1)).tolist() == [1, 1, 1]
