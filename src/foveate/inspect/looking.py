@@ -49,7 +49,7 @@ class Looking:
         to `page` or to a temporary file, and opened in the browser.
         """
         trace = self.trace(text, **others)
-        return show(trace.named(run_name(self.origin)) if self.origin else trace, page)
+        return show(trace.named(run_name(Path(self.origin))) if self.origin else trace, page)
 
 
 def show(trace: Trace, page: Path | str | None = None) -> Trace:

@@ -144,6 +144,13 @@ def test_a_look_is_a_page_in_the_browser(
     assert len(opened) == 1
 
 
+def test_a_look_needs_no_folder_after_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    reader = tagger()._of("deep")
+    reader.look("the cat sat", page="mine.html")
+    assert "<title>deep: the cat sat</title>" in Path("mine.html").read_text()
+
+
 def test_a_look_in_a_notebook_is_the_trace_which_shows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = types.SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
