@@ -12,8 +12,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 FIRST_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Foveate</title>
-<script src="versions.js"></script>
-<script>location.replace(`${Object.keys(foveateVersions)[0]}/index.html`);</script>
+<script>location.replace("{newest}/index.html");</script>
 <a href="{newest}/index.html">Foveate {newest}</a></html>
 """
 
