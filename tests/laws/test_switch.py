@@ -1,5 +1,6 @@
 """What is written with words or heads switched off scores the same when it is forced with the same switches."""
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from foveate.decode import BeamConfig
 from foveate.errors import UsageError
 from foveate.inspect import Trace
 from foveate.inspect.ablation import switched_off
-from foveate.inspect.switch import Ablator, TextAblator, looking, single_switches, words_of
+from foveate.inspect.switch import Ablation, Ablator, TextAblator, looking, single_switches, words_of
 from foveate.models import BahdanauConfig, BERTConfig, GPTConfig, LuongConfig, TransformerConfig
 from foveate.models.classifier import ClassifierConfig
 from foveate.models.tagger import TaggerConfig
@@ -118,7 +119,7 @@ def test_switches_reach_the_answer_whatever_engine_wrote_it_before(engine: Engin
     answer = TranslationAblator(using, before, trace)(heads_off=chosen, tokens_off=tokens, site=site, head=None)
     assert answer.tracks["target"].text == written.text
     assert answer.log_probability_before == pytest.approx(own.score(before), abs=1e-4)
-    again = TranslationAblator(using, written, trace, given=True)
+    again = TranslationAblator(using, written, trace, forced=True)
     forced = again(heads_off=chosen, tokens_off=tokens, site=site, head=None)
     assert forced.log_probability == pytest.approx(written.hypotheses[0].log_probability, abs=1e-3)
     assert forced.log_probability == pytest.approx(score, abs=1e-5)
@@ -201,7 +202,11 @@ def test_without_switches_the_answer_stays_and_a_word_that_is_off_is_hidden(name
     assert not np.nan_to_num(silent.weights).any()
     again = asked(heads_off=(), tokens_off=(), site=site.name, head=head)
     assert again.log_probability == same.log_probability, "what was switched off is on again"
-    for tokens, said in (([99], "There is no token 99"), (range(len(trace.tracks["source"])), "leave one on")):
+    for tokens, said in (
+        ([99], "no token 99"),
+        ([-1, 2], "no token -1"),
+        (range(len(trace.tracks["source"])), "leave one on"),
+    ):
         with pytest.raises(UsageError, match=said):
             asked(heads_off=(), tokens_off=tokens, site=site.name, head=head)
 
@@ -215,6 +220,14 @@ def test_a_page_has_the_answers_of_the_server(name: str) -> None:
     for each in switches[:2]:
         alone = asked(heads_off=(), tokens_off=each.tokens_off, site=trace.sites[number].name, head=head)
         assert alone.header(trace.tracks) == each.header(trace.tracks)
+
+
+def test_a_page_has_no_number_that_json_lacks() -> None:
+    cost = {"log_probability": -np.inf, "log_probability_before": np.nan}
+    header = Ablation(tokens_off=(0,), tracks={}, weights=np.array([[np.nan, 0.5]]), **cost).header({})
+    assert json.loads(json.dumps(header, allow_nan=False)) == {
+        "tokens_off": [0], "sequences": {}, "weights": [[None, 0.5]], **dict.fromkeys(cost),
+    }  # fmt: skip
 
 
 def test_keys_of_something_else_than_an_attention_are_not_silently_left_on() -> None:

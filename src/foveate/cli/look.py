@@ -333,8 +333,8 @@ def _named(arguments: argparse.Namespace, trace: "Trace") -> "Trace":
     from foveate.inspect.trace import is_trace
     from foveate.storage.shipped import run_name
 
-    kept = arguments.example is not None or is_trace(arguments.run)
-    return trace if kept else trace.named(run_name(arguments.run))
+    stored = arguments.example is not None or is_trace(arguments.run)
+    return trace if stored else trace.named(run_name(arguments.run))
 
 
 def _write(arguments: argparse.Namespace, sight: Any) -> None:

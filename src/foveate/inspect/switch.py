@@ -46,12 +46,13 @@ class Ablation:
         shown = {name: track.readable().header() for name, track in self.tracks.items()}
         known = {name: track.readable().header() for name, track in before.items()}
         changed = {name: track for name, track in shown.items() if known.get(name) != track}
-        weights = [
-            [None if np.isnan(weight) else round(float(weight), DIGITS) for weight in row] for row in self.weights
-        ]
-        numbers = {name: getattr(self, name) for name in ("log_probability", "log_probability_before")}
-        rounded = {name: None if value is None else round(value, DIGITS) for name, value in numbers.items()}
-        return {"tokens_off": list(self.tokens_off), "sequences": changed, "weights": weights, **rounded}
+        return {
+            "tokens_off": list(self.tokens_off),
+            "sequences": changed,
+            "weights": [[_rounded(float(weight)) for weight in row] for row in self.weights],
+            "log_probability": _rounded(self.log_probability),
+            "log_probability_before": _rounded(self.log_probability_before),
+        }
 
 
 @runtime_checkable
@@ -129,8 +130,9 @@ def looking(trace: Trace, track: str) -> list[str]:
 def hidden(trace: Trace, track: str, tokens_off: Sequence[int]) -> tuple[int, ...]:
     """The positions to switch off, in order. Raises UsageError for one that does not exist, and for all."""
     count, off = len(trace.tracks[track]), tuple(sorted(set(tokens_off)))
-    if off and off[-1] >= count:
-        raise UsageError(f"There is no token {off[-1]} to switch off: there are {count}, counted from 0.")
+    for position in off:
+        if not 0 <= position < count:
+            raise UsageError(f"There is no token {position} to switch off: there are {count}, counted from 0.")
     if len(off) == count:
         raise UsageError("All tokens are off: leave one on.")
     return off
@@ -141,14 +143,15 @@ def shares(
 ) -> Float[np.ndarray, "queries keys"]:
     """The weights of a site and a head, or the mean, in which a head that is off counts as 0; NaN for hidden keys."""
     here = trace[site]
-    total, visible = np.zeros((here.queries, here.keys)), np.zeros((here.queries, here.keys), dtype=bool)
+    shape = here.queries, here.keys
+    total, visible = np.zeros(shape), np.zeros(shape, dtype=bool)
     chosen = range(here.heads) if head is None else [head]
     for number in chosen:
         weights, rule = here.weights(number)
-        seen = np.ones(total.shape, dtype=bool) if rule is None else rule.numpy()
-        visible |= seen
+        visible_here = np.ones(shape, dtype=bool) if rule is None else rule.numpy()
+        visible |= visible_here
         if (here.name, number) not in heads_off:
-            total += np.where(seen, weights.numpy(), 0) / len(chosen)
+            total += np.where(visible_here, weights.numpy(), 0) / len(chosen)
     return np.where(visible, total, np.nan)
 
 
@@ -188,7 +191,8 @@ def words_of(track: Track) -> list[Span]:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None or np.isnan(value) else round(value, DIGITS)
+    """A number for JSON, which has neither NaN nor infinity."""
+    return None if value is None or not np.isfinite(value) else round(value, DIGITS)
 
 
 def _unspaced(letter: str) -> bool:

@@ -188,7 +188,7 @@ async def _body(request: Request) -> dict[str, Any]:
     except ValueError as error:
         raise UsageError(f"The request is not JSON: {error}.") from error
     if not isinstance(body, dict):
-        raise UsageError('The request must be a mapping with "source".')
+        raise UsageError("The request must be a mapping in JSON.")
     return body
 
 

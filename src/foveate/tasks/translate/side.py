@@ -66,9 +66,9 @@ class Test:
 class TranslationSight(Sight):
     """The attention of a translator: an alignment in the terminal, and the model behind the viewer."""
 
-    def __init__(self, translator: Translator, translation: Translation, *, given: bool = False) -> None:
+    def __init__(self, translator: Translator, translation: Translation, *, forced: bool = False) -> None:
         super().__init__(lambda: trace_of(translator, translation))
-        self.translator, self.translation, self.given = translator, translation, given
+        self.translator, self.translation, self.forced = translator, translation, forced
 
     def alignment(self, arguments: argparse.Namespace) -> Alignment:
         return _alignment(self.translator, self.translation, arguments)
@@ -79,7 +79,7 @@ class TranslationSight(Sight):
 
     @property
     def ablator(self) -> TranslationAblator:
-        return TranslationAblator(self.translator, self.translation, self.trace, given=self.given)
+        return TranslationAblator(self.translator, self.translation, self.trace, forced=self.forced)
 
 
 class TranslateSide(Side):
@@ -160,7 +160,7 @@ class TranslateSide(Side):
         translator = self.load(arguments.run, precision=arguments.precision)
         Strangers(translator.source_tokeniser, say).note([text])
         if arguments.target is not None:
-            return TranslationSight(translator, translator.forced(text, arguments.target), given=True)
+            return TranslationSight(translator, translator.forced(text, arguments.target), forced=True)
         translator.config = decode_config(translator.config, arguments)
         (translation,) = translator.translate([text])
         if not translation.hypotheses:

@@ -10,12 +10,12 @@ from foveate.tasks.translate.use import Translation, Translator, trace_of
 
 
 class TranslationAblator:
-    """Translates the source of a translation again with switches; what is `given` stays, and only its cost changes."""
+    """Translates a source again with switches; a translation that is `forced` stays, and only its cost changes."""
 
     track = "source"
 
-    def __init__(self, translator: Translator, translation: Translation, trace: Trace, *, given: bool = False) -> None:
-        self.translator, self.first, self.whole, self.given = translator.by_steps(), translation, trace, given
+    def __init__(self, translator: Translator, translation: Translation, trace: Trace, *, forced: bool = False) -> None:
+        self.translator, self.first, self.whole, self.forced = translator.by_steps(), translation, trace, forced
 
     @cached_property
     def _before(self) -> float:
@@ -27,7 +27,7 @@ class TranslationAblator:
         translator, before = self.translator, self._before
         off = hidden(self.whole, self.track, tokens_off)
         with switched_off(translator.model, heads=heads_off, keys=off, sites=looking(self.whole, self.track)):
-            written = self.first if self.given else translator.translate(self.first.source)
+            written = self.first if self.forced else translator.translate(self.first.source)
             now = translator.score(self.first)
             trace = trace_of(translator, written, stored="float32")
         return Ablation(
