@@ -42,6 +42,16 @@ test("a worked example opens at its first step, and buttons and arrows walk thro
   await expect(step(page, "Σ exp(e)").locator(".single")).toHaveText("117");
   await page.reload();
   await expect(page.locator(".progress")).toHaveText("Step 6 of 10");
+  // At the last step the focus stays, and an address that goes beyond it needs no second press.
+  await button(page, "Next step").focus();
+  for (let presses = 0; presses < 6; presses++) await page.keyboard.press("Enter");
+  await expect(page.locator(".progress")).toHaveText("Step 10 of 10");
+  await expect(button(page, "Next step")).toBeDisabled();
+  await expect(button(page, "Next step")).toBeFocused();
+  await page.evaluate(() => (location.hash = "#view=steps&step=99"));
+  await expect(page.locator(".progress")).toHaveText("Step 10 of 10");
+  await page.keyboard.press("ArrowLeft");
+  await expect(page.locator(".progress")).toHaveText("Step 9 of 10");
   await button(page, "All steps").click();
   await expect(page.locator(".stepsview > .steps > .step")).toHaveCount(10);
   expect(page.url()).toContain("step=all");

@@ -1,7 +1,7 @@
 /** Words and heads switched off in the story of the translator that comes with the package: with its model, and on a page. */
 
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { AxeBuilder } from "@axe-core/playwright";
@@ -130,6 +130,12 @@ test("a finger sees the lines of a word first, and switches it off when it touch
   expect(await answer(page)).toBe(FIRST);
   await word(page, "key", "bicycle").tap();
   await expect.poll(() => answer(page)).toContain("ronde.");
+  // A keyboard at the same device need not press twice.
+  await word(page, "key", "red").tap();
+  await expect(page.locator(".told")).toContainText("red");
+  await word(page, "key", "red").focus();
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".switches .chip")).toHaveText(["red ×", "bicycle ×"]);
   await context.close();
 });
 
@@ -157,6 +163,28 @@ test("a page without a model says why, and one with its switches knows each word
   await expect(page.locator(".switches")).toContainText("known only for the attention that the page opens with");
   await expect(page.locator(".threads path")).toHaveCount(0);
   expect(strangers).toEqual([]);
+});
+
+test("on a page, too, the outcome is said, the focus stays with the keyboard, and a drawing is called by what it shows", async ({ page }) => {
+  await visit(page, address("switched"));
+  const bicycle = word(page, "key", "bicycle");
+  await bicycle.focus();
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("status")).toContainText("lost 7.07 nats");
+  await page.locator(".share > button").first().click();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.locator(".menu button").first().click()]);
+  const drawing = readFileSync((await download.path())!, "utf8");
+  expect(/<title>(.*)<\/title>/.exec(drawing)![1]).toBe(`en-fr: ${SENTENCE}`);
+  expect(drawing).not.toContain("one word at a time");
+  await page.getByRole("button", { name: "Switch everything on" }).focus();
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("button", { name: "Undo" })).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".sentence .off").first()).toBeAttached();
+  await page.getByRole("button", { name: "Undo" }).focus();
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("button", { name: "Undo" })).toHaveCount(0);
+  await expect(page.locator(".sentence .word:focus")).toHaveCount(1);
 });
 
 for (const language of ["en", "fa", "ru", "zh"]) {

@@ -29,11 +29,12 @@ export function replace(parent: Element, ...children: Child[]): void {
 
 const FOCUSABLE = "button,select,input,textarea";
 
-/** Replaces controls by their like; the one in use stays in use. */
+/** Replaces controls by their like; the one in use stays in use, or the last one if there are fewer. */
 export function refill(parent: Element, ...children: Child[]): void {
   const used = [...parent.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement!);
   replace(parent, ...children);
-  if (used >= 0) parent.querySelectorAll<HTMLElement>(FOCUSABLE)[used]?.focus();
+  const like = parent.querySelectorAll<HTMLElement>(FOCUSABLE);
+  if (used >= 0) like[Math.min(used, like.length - 1)]?.focus();
 }
 
 /** A choice among few: a labelled select. */

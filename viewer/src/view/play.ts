@@ -99,7 +99,10 @@ export class Play {
   private key(event: KeyboardEvent): void {
     const target = event.target as HTMLElement;
     const inside = this.element.contains(target);
-    const elsewhere = document.querySelector("dialog[open]") !== null || !(this.element.closest(".foveate")?.contains(target) || target === document.body);
+    const root = this.element.closest(".foveate");
+    // As for all keys: a viewer among others hears its own ones only, and nothing while it is saved.
+    const own = root !== null && (root.contains(target) || (target === document.body && root.parentElement === document.body));
+    const elsewhere = !own || root.matches(".saving") || document.querySelector("dialog[open]") !== null;
     if (this.element.hidden || elsewhere || event.ctrlKey || event.metaKey || event.altKey || (!inside && target.closest(OWN_KEYS))) return;
     const back = getComputedStyle(this.element).direction === "rtl" ? "ArrowRight" : "ArrowLeft";
     const actions: Record<string, () => void> = {

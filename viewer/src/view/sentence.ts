@@ -132,7 +132,9 @@ export class Sentence {
     let first = false;
     button.addEventListener("pointerdown", ({ pointerType }) => (first = pointerType === "touch" && !this.keeps(place)));
     button.addEventListener("click", () => {
-      if (!first && (side === "key" || !this.given.queries) && this.given.can?.(at)) return this.given.press?.(at);
+      const lines = first;
+      first = false;
+      if (!lines && (side === "key" || !this.given.queries) && this.given.can?.(at)) return this.given.press?.(at);
       const again = this.keeps(place);
       this.app.word.value = again && this.pressed ? null : place;
       this.pressed = !again || !this.pressed;

@@ -6,6 +6,7 @@ import { fileName, modelOf, sentencesOf, viewName } from "../name";
 import { download, gifFile, pngFile, svgFile } from "../save/film";
 import { drawn, type Heading } from "../save/picture";
 import { effect, signal } from "../signal";
+import { isEmpty } from "../story/switching";
 import { drawable } from "../story/tellable";
 import { settled } from "../story/telling";
 
@@ -35,6 +36,7 @@ export function share(app: App, view: HTMLElement): HTMLElement {
     try {
       const file = await kept(app, view, kind);
       download(file, fileName(app, kind));
+      if (menu.contains(document.activeElement)) element.querySelector("button")!.focus();
       opened.value = false;
       report("saved");
     } catch (error) {
@@ -61,7 +63,7 @@ export function share(app: App, view: HTMLElement): HTMLElement {
     menu.hidden = !opened.value;
     menu.setAttribute("aria-label", app.say("save"));
     const kinds = KINDS.filter((kind) => kind !== "gif" || app.telling.value);
-    refill(menu, ...kinds.map((kind) => h("button", { disabled: busy.value !== null, onclick: () => void save(kind) }, busy.value === kind ? app.say("saving") : app.say(`save.${kind}`))),
+    refill(menu, ...kinds.map((kind) => h("button", { "aria-disabled": String(busy.value !== null), onclick: () => void save(kind) }, busy.value === kind ? app.say("saving") : app.say(`save.${kind}`))),
       failure.value ? h("p", { className: "warning", role: "alert" }, failure.value) : null);
   });
   effect(() => {
@@ -77,6 +79,7 @@ export function share(app: App, view: HTMLElement): HTMLElement {
     element.querySelector("button")!.focus();
     event.stopPropagation();
   });
+  document.addEventListener("pointerdown", ({ target }) => target instanceof Node && !element.contains(target) && busy.peek() === null && (opened.value = false));
   element.addEventListener("focusout", ({ relatedTarget }) => relatedTarget instanceof Node && !element.contains(relatedTarget) && (opened.value = false));
   return element;
 }
@@ -128,7 +131,8 @@ function headingOf(app: App): Heading {
   const { heads } = app.current;
   const head = view === "alignment" && app.heads.peek() === "mean" ? app.say("story.mean", { count: heads }) : `${app.say("head").toLocaleLowerCase()} ${app.head.peek()}`;
   const where = [app.siteName(app.current), heads > 1 ? head : ""].filter(Boolean).join(", ");
-  const [model, sentences] = [modelOf(app.trace), sentencesOf(app).join(" → ")];
+  // A story with switches shows another answer than the one of the trace.
+  const [model, sentences] = [modelOf(app.trace), sentencesOf(app).slice(0, story && !isEmpty(app.off.peek()) ? 1 : 2).join(" → ")];
   const title = [model, story && model ? "" : viewName(app, view)].filter(Boolean).join(" · ");
   return { spoken: [title, sentences].filter(Boolean).join(": "), title, text: written ? "" : sentences, note: ["story", "overview", "compare"].includes(view) ? "" : where };
 }

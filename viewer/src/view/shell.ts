@@ -235,7 +235,7 @@ export class Shell {
   private key(event: KeyboardEvent): void {
     const { app } = this;
     const typing = event.target instanceof HTMLElement && event.target.matches("input,textarea,select");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey || this.help.open) return;
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || this.body.closest(".foveate.saving,.foveate:has(dialog[open])")) return;
     const views = this.views();
     const actions: Record<string, () => void> = {
       "?": () => this.openHelp(),

@@ -76,12 +76,12 @@ export function steps(app: App): { element: HTMLElement; close: () => void; key:
     const at = app.step.value === null ? null : Math.min(app.step.value, here.steps.length - 1);
     const editing = changing.value && draft !== null;
     rounded.textContent = app.say("steps.rounded") + (draft ? "" : ` ${app.say("steps.large", { n: EDITABLE })}`);
-    const button = (word: "previous" | "next", by: number): HTMLElement => h("button", { disabled: at === null || at + by < 0 || at + by >= here.steps.length, onclick: () => go(at! + by) }, app.say(`steps.${word}`));
+    const button = (word: "previous" | "next", by: number): HTMLElement => h("button", { "aria-disabled": String(at === null || at + by < 0 || at + by >= here.steps.length), onclick: () => go(at! + by) }, app.say(`steps.${word}`));
     refill(walk,
       ...(at === null ? [] : [button("previous", -1), button("next", 1), h("span", { className: "progress" }, app.say("steps.at", { n: at + 1, m: here.steps.length }))]),
       h("button", { "aria-pressed": String(at === null), onclick: () => (app.step.value = at === null ? 0 : null) }, app.say("steps.all")),
       draft ? h("button", { "aria-pressed": String(editing), onclick: () => change(!editing) }, app.say("steps.change")) : null,
-      draft ? h("button", { disabled: !draft.changed, className: "reset", onclick: () => reset(draft) }, app.say("steps.reset")) : null);
+      draft ? h("button", { "aria-disabled": String(!draft.changed), className: "reset", onclick: () => reset(draft) }, app.say("steps.reset")) : null);
     path.hidden = at === null;
     path.setAttribute("aria-label", app.say("view.steps"));
     refill(path, ...here.steps.map(({ symbol }, each) => h("button", { className: "tab", "aria-current": each === at ? "step" : null, "aria-label": `${each + 1}. ${symbol}`, onclick: () => go(each) }, h("bdi", { dir: "ltr" }, symbol))));
@@ -96,7 +96,7 @@ export function steps(app: App): { element: HTMLElement; close: () => void; key:
     const made: { again: () => void }[] = [];
     const tell = (): void => {
       note.textContent = here.draft?.changed ? app.say("steps.own") : "";
-      walk.querySelector(".reset")?.toggleAttribute("disabled", !here.draft?.changed);
+      walk.querySelector(".reset")?.setAttribute("aria-disabled", String(!here.draft?.changed));
     };
     const changed = (): void => {
       here.steps = here.again();
@@ -152,7 +152,8 @@ export function steps(app: App): { element: HTMLElement; close: () => void; key:
       const box = target instanceof Element ? target.closest(".scroll, .worked .formula") : null;
       const scrolls = box !== null && box.scrollWidth > box.clientWidth;
       if (!way || shiftKey || scrolls || app.step.peek() === null || !lesson.peek()) return false;
-      go(app.step.peek()! + (app.language.peek() === "fa" ? -way : way));
+      // An address may name a step that this row does not have.
+      go(Math.min(app.step.peek()!, lesson.peek()!.steps.length - 1) + (app.language.peek() === "fa" ? -way : way));
       return true;
     },
   };

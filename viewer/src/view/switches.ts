@@ -80,7 +80,9 @@ export class Switches {
     if (ablations) {
       const ablation = known(ablations, off);
       const opening = openingOf(app.trace);
-      return void (this.result.value = ablation && { off, site, head, ablation, weighed: site === opening.site && head === opening.head });
+      this.result.value = ablation && { off, site, head, ablation, weighed: site === opening.site && head === opening.head };
+      if (ablation) app.said.value = this.told(ablation);
+      return;
     }
     this.waiting.value = true;
     try {
@@ -127,15 +129,18 @@ export class Switches {
     const buttons = h("div", { className: "controls" }, ...(isEmpty(off) ? [] : this.chips(off)), head,
       past.length ? h("button", { onclick: () => this.undo() }, app.say("switch.undo")) : null,
       isEmpty(off) ? null : h("button", { onclick: () => this.change(NOTHING) }, app.say("switch.all")));
+    const used = this.element.contains(document.activeElement);
     refill(this.element,
       cannot ? note(app.say("switch.cannot")) : null,
       way !== null && isEmpty(off) ? note(app.say("switch.hint")) : null,
       result ? this.outcome(result) : null,
       failure === null ? null : h("p", { className: "warning" }, app.failure(failure)),
       buttons.childElementCount ? buttons : null,
-      way === "page" && !isEmpty(off) ? note(app.say("switch.single")) : null,
+      way === "page" && !isEmpty(off) ? h("p", { className: "note hint" }, app.say("switch.single")) : null,
       result && !result.weighed ? note(app.say("switch.lines")) : null,
       result && this.leaks(off) ? note(app.say("switch.recurrent")) : null);
+    // The pressed button may be gone: readers with a keyboard go on from the words.
+    if (used && !this.element.contains(document.activeElement)) this.element.parentElement?.querySelector<HTMLElement>(".sentence .word[tabindex='0']")?.focus();
   }
 
   /** Words and heads that are off; a press switches one on. */
