@@ -176,23 +176,27 @@ ATTENTION = {
     "hard, after soft": "hard",
     "Transformer decoder, 2 layers of 4 heads": "transformer",
 }
+FLOAT32 = "train.precision=float32"
 FORMER = "data.max_tokens=1280, train.learning_rate=2e-3, train.schedule.warmup=100"
-SMALL = f"scenes, 240 s, {FORMER}"
 CAPTIONS = (
     Table(
         "| attention | BLEU |",
-        SMALL,
+        "scenes, 300 s",
         [
             *(Column("BLEU"), Column("CIDEr-D", partial(spread, places=2))),
-            *map(Column, ("nouns right", "nouns right, drawn", "pointing", "mass")),
+            *map(Column, ("nouns right", "nouns right, drawn", "pointing", "mass", "misread")),
             *(STEPS, SEEDS),
         ],
-        ATTENTION,
+        {
+            **{title: f"{row}, {FLOAT32}" for title, row in ATTENTION.items()},
+            "soft, in bfloat16": "soft",
+            "soft, three times as many scenes": f"soft, 180,000 scenes, {FLOAT32}",
+        },
     ),
     Table(
-        "| of the wrong nouns, percent |",
-        SMALL,
-        [Column("misread"), Column("misplaced"), SEEDS],
+        "| batches of 17 pictures, 240 seconds |",
+        f"scenes, 240 s, {FORMER}",
+        [*map(Column, ("nouns right", "pointing", "mass", "misread", "misplaced")), SEEDS],
         {title: row for title, row in ATTENTION.items() if row != "mean"},
     ),
     Table(
@@ -207,12 +211,6 @@ CAPTIONS = (
                 f"soft, {FORMER}, model.encoder.channels=[16, 32, 64]"
             ),
         },
-    ),
-    Table(
-        "| 300 seconds, larger batches |",
-        "scenes, 300 s",
-        [*map(Column, ("nouns right", "nouns right, drawn", "pointing", "mass", "misread")), STEPS, TIME, SEEDS],
-        {title: row for title, row in ATTENTION.items() if row in ("soft", "hard")},
     ),
 )
 PICTURES = (
