@@ -15,7 +15,7 @@ import time
 import race
 import torch
 
-from foveate.inspect.switch import words_of
+from foveate.inspect.answer_switch import words_of
 from foveate.serve import Session
 from foveate.tasks.translate.side import TranslationSight
 from foveate.tasks.translate.use import Translator

@@ -18,7 +18,7 @@ from foveate.decode import BeamConfig
 from foveate.errors import UsageError
 from foveate.inspect import Trace
 from foveate.inspect.ablation import switched_off
-from foveate.inspect.switch import Ablation, Ablator, TextAblator, looking, single_switches, words_of
+from foveate.inspect.answer_switch import Ablation, Ablator, TextAblator, looking, single_switches, words_of
 from foveate.models import BahdanauConfig, BERTConfig, GPTConfig, LuongConfig, TransformerConfig
 from foveate.models.classifier import ClassifierConfig
 from foveate.models.tagger import TaggerConfig

@@ -370,7 +370,7 @@ def _write(arguments: argparse.Namespace, sight: Any) -> None:
 
 def _ablations(sight: Any) -> dict[str, Any]:
     """The answers without each word in turn, as a page has them. Raises UsageError for a trace without its model."""
-    from foveate.inspect.switch import single_switches
+    from foveate.inspect.answer_switch import single_switches
 
     if sight.ablator is None:
         raise UsageError(

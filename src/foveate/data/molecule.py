@@ -1,8 +1,9 @@
 """Molecules as graphs: SMILES by RDKit, with features of atoms and of bonds."""
 
-import logging
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import redirect_stderr
 from functools import partial
+from io import StringIO
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,29 +149,18 @@ def _parsed(toolkit: Any, smiles: str) -> Any:
     return molecule
 
 
-class _Messages(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
-
-
 def reason_of_rdkit(parse: Callable[[], Any]) -> str:
     """RDKit's reason for refusing a molecule, which stands only in its log: this parses it again."""
     from rdkit import rdBase
 
-    logger, messages = logging.getLogger("rdkit"), _Messages()
-    handlers, logger.handlers = logger.handlers, [messages]
-    propagates, logger.propagate = logger.propagate, False
-    rdBase.LogToPythonLogger()
+    # Python's logging would depend on what the program around it has disabled.
+    rdBase.LogToPythonStderr()
     try:
-        parse()
+        with redirect_stderr(StringIO()) as messages:
+            parse()
     finally:
         rdBase.LogToCppStreams()
-        logger.handlers, logger.propagate = handlers, propagates
-    lines = [line.strip() for text in messages.texts for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in messages.getvalue().splitlines() if line.strip()]
     reason = lines[0].partition("] ")[2] or lines[0] if lines else "RDKit gives no reason"
     return f"{reason.rstrip('.:')}."
 

@@ -8,8 +8,8 @@ from typing import Any
 from foveate.errors import UsageError
 from foveate.inspect import Trace, TraceProvider
 from foveate.inspect.alignment import readable
+from foveate.inspect.answer_switch import Ablator
 from foveate.inspect.rerun import Rerunner
-from foveate.inspect.switch import Ablator
 
 KEPT = 8
 """The number of reruns whose traces are kept."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from foveate.inspect import TimeAlignment, Trace
 from foveate.inspect.alignment import Alignment
+from foveate.inspect.answer_switch import Ablator, TextAblator
 from foveate.inspect.rerun import Rerunner
-from foveate.inspect.switch import Ablator, TextAblator
 
 
 class Sight:

@@ -1,5 +1,6 @@
 """Molecules from SMILES and tables: features, refusals by line with RDKit's reason, splits, stores."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -186,3 +187,12 @@ def test_a_drawing_puts_every_atom_at_a_place_of_its_own() -> None:
     apart = np.linalg.norm(places[:, None] - places, axis=-1) + 9 * np.eye(7)
     assert places.shape == (7, 2)
     assert 1.0 < apart.min() < 2.0
+
+
+def test_the_reason_of_rdkit_does_not_depend_on_the_logging_of_the_program() -> None:
+    logging.disable(logging.CRITICAL)
+    try:
+        with pytest.raises(DataError, match="'CXC' are not valid SMILES: SMILES Parse Error: syntax error"):
+            read_molecule("CXC")
+    finally:
+        logging.disable(logging.NOTSET)

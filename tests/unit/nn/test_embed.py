@@ -122,8 +122,8 @@ def test_a_shared_vocabulary_needs_tokens() -> None:
 
 def test_engines_refuse_inputs_that_they_do_not_support() -> None:
     patches = Patches(size=2, channels=1, grid=(3, 3))
-    with pytest.raises(UsageError, match=r"its input is Patches\(.*\), but graphs support only ids and vectors"):
-        graphs(CLASSIFIERS["rnn"].build(patches, 3).eval())
+    with pytest.raises(UsageError, match=r"its input is Patches\(.*\), but graphs support only ids"):
+        graphs(TRANSLATORS["transformer"].build(patches, TARGET).eval())
     with pytest.raises(UsageError, match=r"its input is Vectors\(width=9\), but graphs support only ids"):
         graphs(TRANSLATORS["transformer"].build(Vectors(VOCAB), TARGET).eval())
     translator = TRANSLATORS["transformer"].build(Vectors(VOCAB), TARGET).eval()

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from foveate.inspect import Trace
 from foveate.inspect.ablation import switched_off
-from foveate.inspect.switch import Ablation, hidden, looking, shares
+from foveate.inspect.answer_switch import Ablation, hidden, looking, shares
 from foveate.tasks.translate.use import Translation, Translator, trace_of
 
 
