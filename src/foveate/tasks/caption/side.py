@@ -92,7 +92,10 @@ class CaptionSide(WritingSide):
                     "reader": to_dict(CaptionConfig(reader=reader))["reader"],
                     "text": to_dict(text),
                     "tokeniser": {"kind": "word", "min_count": rare},
-                    "model": {"encoder": {"kind": "picture_cnn", "channels": WIDTHS[:stages]}},
+                    "model": {
+                        "encoder": {"kind": "picture_cnn", "channels": WIDTHS[:stages]},
+                        "decoder": {"kind": "gaze", "penalty": 0.0},
+                    },
                     "data": {"max_text": longest, "max_tokens": budget},
                     "train": training_table(steps, rate=1e-3, metric="loss"),
                 },
@@ -104,7 +107,11 @@ class CaptionSide(WritingSide):
                     Reason(
                         "tokeniser", "words, because captions are short" + (", the frequent ones" if rare > 1 else "")
                     ),
-                    Reason("model", f"a CNN of {stages} stages, and the decoder of Show, Attend and Tell"),
+                    Reason(
+                        "model",
+                        f"a CNN of {stages} stages, and the decoder of Show, Attend and Tell, without the penalty that "
+                        "spreads its looks",
+                    ),
                     Reason("train", f"up to {EPOCHS} passes over the pictures, {allowance}"),
                 ),
                 lengths=(patches, max(round(usual), 1)),
