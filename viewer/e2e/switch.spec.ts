@@ -150,9 +150,8 @@ test("a page without a model says why, and one with its switches knows each word
   await word(page, "key", "bicycle").click();
   await expect.poll(() => answer(page)).toBe("Un homme rouge dans une chemise rouge est ronde.");
   await expect(page.locator(".cost")).toContainText("lost 7.07 nats");
-  await expect(page.locator(".threads path")).toHaveCount(0);
-  await page.mouse.move(2, 2);
-  await expect(page.locator(".threads path").first()).toBeAttached();
+  // The pointer still lies on the word, which has no lines: those of the others are drawn.
+  expect(await page.locator(".threads path").count()).toBeGreaterThan(8);
   await expect(page.locator(".switches")).toContainText("one word at a time");
   await word(page, "key", "red").click();
   await expect(page.locator(".switches .chip")).toHaveText(["red ×"]);

@@ -87,11 +87,12 @@ export class Sentence {
     ];
   }
 
-  /** The word whose lines are drawn alone. */
+  /** The word whose lines are drawn alone. One of the text that is off has none: the lines of the others stay. */
   get active(): Place | null {
     const kept = this.app.word.value;
     const count = kept && (kept.side === "key" && this.given.queries ? this.given.keys : (this.given.queries ?? this.given.keys)).length;
-    return this.hovered.value ?? (kept && count && kept.at < count && (kept.side === "query" || this.given.queries) ? kept : null);
+    const place = this.hovered.value ?? (kept && count && kept.at < count && (kept.side === "query" || this.given.queries) ? kept : null);
+    return place?.side === "key" && isOff(this.app.off.value, this.given.keys[place.at]!.span) ? null : place;
   }
 
   /** Where the focus and the pointer are, for the sentence that follows. */
