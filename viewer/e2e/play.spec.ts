@@ -4,17 +4,9 @@ import { readFileSync } from "node:fs";
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
 import { address, SENTENCE } from "./pages";
+import { visited } from "./visit";
 
-async function visit(page: Page, name: string, hash = ""): Promise<string[]> {
-  const strangers: string[] = [];
-  page.on("request", (request) => !/^(blob|data):/.test(request.url()) && request.url().split("#")[0] !== address(name) && strangers.push(request.url()));
-  page.on("pageerror", (error) => strangers.push(String(error)));
-  page.on("console", (message) => message.type() === "error" && strangers.push(message.text()));
-  await page.goto("about:blank");
-  await page.goto(address(name) + hash);
-  await expect(page.locator(".view canvas, .threads path, .stepsview .step").first()).toBeAttached();
-  return strangers;
-}
+const visit = (page: Page, name: string, hash = "") => visited(page, name, hash, ".view canvas, .threads path, .stepsview .step");
 
 async function saved(page: Page, kind: "SVG" | "PNG" | "GIF"): Promise<{ name: string; bytes: Buffer }> {
   const button = page.locator(".share > button").first();

@@ -3,17 +3,9 @@
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
 import { address } from "./pages";
+import { visited } from "./visit";
 
-async function visit(page: Page, name: string, hash = ""): Promise<string[]> {
-  const strangers: string[] = [];
-  page.on("request", (request) => !/^(blob|data):/.test(request.url()) && request.url().split("#")[0] !== address(name) && strangers.push(request.url()));
-  page.on("pageerror", (error) => strangers.push(String(error)));
-  page.on("console", (message) => message.type() === "error" && strangers.push(message.text()));
-  await page.goto("about:blank");
-  await page.goto(address(name) + hash);
-  await expect(page.locator(".step").first()).toBeVisible();
-  return strangers;
-}
+const visit = (page: Page, name: string, hash = "") => visited(page, name, hash, ".step");
 const step = (page: Page, name: string) => page.locator(".step").filter({ has: page.getByRole("heading", { name, exact: true }) });
 const numbers = (page: Page, name: string) => step(page, name).locator("td.number");
 const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });

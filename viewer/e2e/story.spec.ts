@@ -3,17 +3,9 @@
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
 import { address } from "./pages";
+import { visited } from "./visit";
 
-async function visit(page: Page, name: string, hash = ""): Promise<string[]> {
-  const strangers: string[] = [];
-  page.on("request", (request) => !/^(blob|data):/.test(request.url()) && request.url().split("#")[0] !== address(name) && strangers.push(request.url()));
-  page.on("pageerror", (error) => strangers.push(String(error)));
-  page.on("console", (message) => message.type() === "error" && strangers.push(message.text()));
-  await page.goto("about:blank");
-  await page.goto(address(name) + hash);
-  await expect(page.locator(".threads path, .scenes canvas").first()).toBeAttached();
-  return strangers;
-}
+const visit = (page: Page, name: string, hash = "") => visited(page, name, hash, ".threads path, .scenes canvas");
 const word = (page: Page, side: "key" | "query", text: string) => page.locator(`.sentence .${side} .word`, { hasText: new RegExp(`^${text}$`) }).first();
 const paths = (page: Page) => page.locator(".threads path");
 
