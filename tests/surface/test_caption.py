@@ -236,6 +236,15 @@ def test_look_aligns_a_given_caption(run: Path, table: Path, tmp_path: Path, fov
     assert "The model does not know 'violet'" in said.err
 
 
+def test_the_penalty_of_the_paper_is_the_users_choice(run: Path, table: Path, foveate: Any) -> None:
+    """With many places and few words it makes every map flat, so that the command leaves it out."""
+    assert Describer.load(run).model.decoder.penalty == 0
+    planned = foveate("plan", "caption", "--data", table, "--set", "model.decoder.penalty=0.5", "--show")
+    assert "penalty = 0.5" in planned.out
+    other = foveate("plan", "caption", "--data", table, "--set", "model.decoder=transformer", "--show")
+    assert other.code == 0, other.err
+
+
 def test_a_bad_picture_does_not_end_the_others(run: Path, table: Path, tmp_path: Path, foveate: Any) -> None:
     (tmp_path / "bad.png").write_bytes(b"not a picture")
     said = foveate("caption", run, tmp_path / "bad.png", table.parent / "0.png", "--no-tune")

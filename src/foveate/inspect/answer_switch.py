@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,12 +86,45 @@ class Reader(Protocol):
     def answer(self, text: str) -> Answer: ...
 
 
-class TextAblator:
+class ModelAblator(ABC):
+    """Asks a model again while switches are set in it."""
+
+    def __init__(self, model: nn.Module, track: str, whole: Trace) -> None:
+        self.model, self.track, self.whole = model, track, whole
+
+    @abstractmethod
+    def read(self) -> Trace:
+        """The trace of the answer that the model gives now."""
+
+    @abstractmethod
+    def score(self) -> float | None:
+        """ln p of the answer before, by the model as it is now; None for one without words to score."""
+
+    @cached_property
+    def _before(self) -> float | None:
+        return self.score()
+
+    def __call__(
+        self, *, heads_off: Sequence[tuple[str, int]], tokens_off: Sequence[int], site: str, head: int | None
+    ) -> Ablation:
+        before, off = self._before, hidden(self.whole, self.track, tokens_off)
+        with switched_off(self.model, heads=heads_off, keys=off, sites=looking(self.whole, self.track)):
+            trace, now = self.read(), self.score()
+        return Ablation(
+            tokens_off=off,
+            tracks=trace.tracks,
+            weights=shares(trace, site, head, heads_off),
+            log_probability=now,
+            log_probability_before=before,
+        )
+
+
+class TextAblator(ModelAblator):
     """Asks a model that reads one text again: no attention looks at words that are off."""
 
     def __init__(self, reader: Reader, text: str, trace: Trace) -> None:
-        self.reader, self.text, self.whole = reader, text, trace
-        self.track = trace.sites[trace.opening[0]].key
+        super().__init__(reader.model, trace.sites[trace.opening[0]].key, trace)
+        self.reader, self.text = reader, text
 
     @cached_property
     def _answer(self) -> Answer | None:
@@ -100,26 +134,11 @@ class TextAblator:
         except UsageError:
             return None
 
-    @cached_property
-    def _before(self) -> float | None:
-        return self._score()
+    def read(self) -> Trace:
+        return self.reader.trace(self.text, stored="float32")
 
-    def _score(self) -> float | None:
+    def score(self) -> float | None:
         return None if self._answer is None else float(self._answer.log_probabilities()[0].sum())
-
-    def __call__(
-        self, *, heads_off: Sequence[tuple[str, int]], tokens_off: Sequence[int], site: str, head: int | None
-    ) -> Ablation:
-        before, off = self._before, hidden(self.whole, self.track, tokens_off)
-        with switched_off(self.reader.model, heads=heads_off, keys=off, sites=looking(self.whole, self.track)):
-            trace, now = self.reader.trace(self.text, stored="float32"), self._score()
-        return Ablation(
-            tokens_off=off,
-            tracks=trace.tracks,
-            weights=shares(trace, site, head, heads_off),
-            log_probability=now,
-            log_probability_before=before,
-        )
 
 
 def looking(trace: Trace, track: str) -> list[str]:
