@@ -32,7 +32,8 @@ def write(site: Path) -> None:
     if not names:
         raise ValueError(f"{site} has no version of the site. Build one: python docs/website/build_site.py")
     pages = {name: sorted(path.relative_to(site / name).as_posix() for path in _pages(site / name)) for name in names}
-    text = f"const foveateVersions = {json.dumps(pages, separators=(',', ':'))};\n"
+    order = json.dumps(names)  # a script finds keys like "2" before all others
+    text = f"const foveateVersions = {json.dumps(pages, separators=(',', ':'))};\nconst foveateOrder = {order};\n"
     (site / "versions.js").write_text(text, encoding="utf-8")
     (site / "index.html").write_text(FIRST_PAGE.replace("{newest}", names[0]), encoding="utf-8")
 

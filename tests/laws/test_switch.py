@@ -12,22 +12,34 @@ import pytest
 import torch
 
 from foveate.attention import AdditiveConfig, Attention, AttentionConfig
+from foveate.attention.efficient import EfficientConfig, LinformerConfig, SinkhornConfig
 from foveate.data.label import Labels
 from foveate.data.tokeniser import CharacterTokeniser, WordTokeniser
 from foveate.decode import BeamConfig
 from foveate.errors import UsageError
 from foveate.inspect import Trace
 from foveate.inspect.ablation import switched_off
-from foveate.inspect.answer_switch import Ablation, Ablator, TextAblator, looking, single_switches, words_of
+from foveate.inspect.answer_switch import (
+    Ablation,
+    Ablator,
+    ModelAblator,
+    TextAblator,
+    looking,
+    single_switches,
+    words_of,
+)
+from foveate.inspect.trace import Track, observe
 from foveate.models import BahdanauConfig, BERTConfig, GPTConfig, LuongConfig, TransformerConfig
 from foveate.models.classifier import ClassifierConfig
 from foveate.models.tagger import TaggerConfig
 from foveate.nn.encoder import TransformerEncoderConfig
 from foveate.nn.prepared import flat_block
 from foveate.nn.transformer_block import BlockConfig
+from foveate.serve import Session
 from foveate.tasks.classify.use import TextClassifier
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.masked_language_model.use import Filler
+from foveate.tasks.sight import ReadingSight
 from foveate.tasks.tag.task import WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger
 from foveate.tasks.translate.engine import PACKAGES, EngineName
@@ -220,6 +232,59 @@ def test_a_page_has_the_answers_of_the_server(name: str) -> None:
     for each in switches[:2]:
         alone = asked(heads_off=(), tokens_off=each.tokens_off, site=trace.sites[number].name, head=head)
         assert alone.header(trace.tracks) == each.header(trace.tracks)
+
+
+@pytest.mark.parametrize("kind", get_args(EfficientConfig))
+def test_a_word_that_is_off_reaches_nothing_wherever_switches_are_offered(kind: Any) -> None:
+    torch.manual_seed(1)
+    layers = TransformerEncoderConfig(block=replace(BLOCK, encoder_attention=kind()), num_layers=1)
+    using = TextClassifier(strong(ClassifierConfig(encoder=layers).build(KNOWN.vocab_size, 3)), KNOWN, NAMES)
+    sights = [ReadingSight(using, text) for text in (TEXT, TEXT.replace("red", "saw"))]
+    assert (sights[0].ablator is None) == (kind in (LinformerConfig, SinkhornConfig))
+    if sights[0].ablator is None:
+        return
+    for off, alike in (([2], True), ([], False)):
+        first, second = (
+            sight.ablator(heads_off=(), tokens_off=off, site="pooling.attention", head=None).weights for sight in sights
+        )
+        assert np.allclose(first, second, atol=1e-6, equal_nan=True) == alike
+
+
+class Twice(torch.nn.Module):
+    """One attention, which reads the words and then its own answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = Attention()
+
+    def forward(self, x: Any) -> Any:
+        for _ in range(2):
+            x = self.attention.run(query=x, key=x, value=2 * x)
+        return x
+
+
+class TwiceAblator(ModelAblator):
+    def read(self) -> Trace:
+        return twice(self.model)
+
+    def score(self) -> None:
+        return None
+
+
+def twice(model: Any) -> Trace:
+    with observe(model) as recording, torch.no_grad():
+        model(torch.arange(12.0).view(1, 1, 3, 4) / 6)
+    return Trace.of(recording, tracks={"source": Track.of_pieces("abc")}, stored="float32")
+
+
+def test_of_two_sites_with_one_name_the_chosen_one_is_shown() -> None:
+    trace = twice(model := Twice())
+    session = Session(trace, ablator=TwiceAblator(model, "source", trace))
+    assert len({site.name for site in trace.sites}) == 1 < len(trace.sites)
+    for number, site in enumerate(trace.sites):
+        shown = session.ablate([], [], number, None)["weights"]
+        np.testing.assert_allclose(np.array(shown), site.weights(0)[0], atol=1e-4)
+    assert session.ablate([], [], 0, None)["weights"] != session.ablate([], [], 1, None)["weights"]
 
 
 def test_a_page_has_no_number_that_json_lacks() -> None:

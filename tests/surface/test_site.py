@@ -126,12 +126,14 @@ def test_versions_are_listed_by_number_and_the_newest_is_the_first_page(version_
 
 
 def test_the_list_of_versions_has_the_pages_that_one_can_choose(version_list: Any, tmp_path: Path) -> None:
+    publish(tmp_path, "0")
     publish(tmp_path, "0.1", "fa/index.html", "fa/docs/lessons/one.html", "frames/one.html", "index.html")
     version_list.write(tmp_path)
-    begin, _, listed = (tmp_path / "versions.js").read_text().partition("=")
-    assert begin == "const foveateVersions "
+    first, second, _ = (tmp_path / "versions.js").read_text().split("\n")
+    begin, _, listed = first.partition("=")
+    assert (begin, second) == ("const foveateVersions ", 'const foveateOrder = ["0.1", "0"];')
     pages = ["en/index.html", "fa/docs/lessons/one.html", "fa/index.html"]
-    assert json.loads(listed.removesuffix(";\n")) == {"0.1": pages}
+    assert json.loads(listed.removesuffix(";")) == {"0": ["en/index.html"], "0.1": pages}
 
 
 def test_a_folder_without_versions_is_refused(version_list: Any, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ test("a story is saved as a drawing with its words, whose lines are as thick as 
   expect(title).toContain("en-fr");
   expect(title).toContain(SENTENCE);
   expect(texts[0]).toBe("en-fr");
-  expect(texts).toEqual(expect.arrayContaining([...SENTENCE.split(" "), ...WRITTEN, "48%", "layer 2 of 2 · mean of 8 heads"]));
+  expect(texts).toEqual(expect.arrayContaining([...SENTENCE.split(" "), ...WRITTEN, "48%", "layer 1 (0 to 1) · mean of 8 heads"]));
   expect(texts.filter((text) => WRITTEN.includes(text) && text !== "end")).toEqual(WRITTEN.slice(0, -1));
   expect(strange).toEqual([]);
   expect(paths.length).toBe(await page.locator(".threads path").count());

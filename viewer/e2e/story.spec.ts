@@ -18,7 +18,7 @@ test("a translation opens with both sentences in whole words and nothing else to
   expect(parseFloat(await page.locator(".sentence").evaluate((element) => getComputedStyle(element).fontSize))).toBeGreaterThan(24);
   expect(await page.locator("body").innerText()).not.toMatch(/▁|encoder\.|decoder\.|cross_attention|softmax/);
   await expect(page.locator("select:visible")).toHaveCount(0);
-  await expect(page.locator(".where")).toContainText("layer 2 of 2 · mean of 8 heads");
+  await expect(page.locator(".where")).toContainText("layer 1 (0 to 1) · mean of 8 heads");
   await page.getByRole("button", { name: "More" }).click();
   await expect(page.getByLabel("Head", { exact: true })).toHaveValue("mean");
   await expect(page.getByLabel("Site")).toHaveValue("7");

@@ -109,8 +109,8 @@ test("a head is switched off from the choice of heads, and draws no line", async
   await expect(page.getByRole("button", { name: /Switch head/ })).toHaveCount(0);
   await page.getByRole("button", { name: "More" }).click();
   await page.getByLabel("Head", { exact: true }).selectOption("0");
-  await page.getByRole("button", { name: "Switch head 1 off" }).click();
-  await expect(page.locator(".switches .chip")).toHaveText(["decoder.1.cross_attention · Head 1 ×"]);
+  await page.getByRole("button", { name: "Switch head 0 off" }).click();
+  await expect(page.locator(".switches .chip")).toHaveText(["decoder.1.cross_attention · Head 0 ×"]);
   await expect.poll(() => answer(page)).toBe("Une chemise dans une chemise rouge est un vélo dans la rue de la rue.");
   await expect(page.locator(".cost")).toContainText("−15.4");
   await expect(page.locator(".threads path")).toHaveCount(0);

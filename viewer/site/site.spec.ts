@@ -125,11 +125,13 @@ function alone(): string {
   return folder;
 }
 
-/** The same with an older version that has two pages. */
+/** The same with an older version that has two pages, and one whose name is a whole number. */
 function sideBySide(): string {
   const folder = alone();
   mkdirSync(join(folder, "0.0.1/en/docs/lessons"), { recursive: true });
   for (const name of ["en/index.html", "en/docs/lessons/graphs.html"]) writeFileSync(join(folder, "0.0.1", name), `<title>old ${name}</title>`);
+  mkdirSync(join(folder, "0/en"), { recursive: true });
+  writeFileSync(join(folder, "0/en/index.html"), "");
   execFileSync(process.env["PYTHON"] ?? "../.venv/bin/python", ["../docs/website/version_list.py", folder]);
   return folder;
 }
@@ -142,7 +144,7 @@ test("a version is chosen among those that lie side by side, also from a disk", 
     await page.goto(`file://${folder}/${VERSION}/ru/docs/lessons/graphs.html`);
     const choice = page.locator(".version select");
     await expect(choice).toHaveValue(VERSION);
-    expect(await choice.locator("option").allTextContents()).toEqual([VERSION, "0.0.1"]);
+    expect(await choice.locator("option").allTextContents()).toEqual([VERSION, "0.0.1", "0"]);
     await choice.selectOption("0.0.1");
     await expect(page, "the older version has English only").toHaveTitle("old en/index.html");
     await page.goto(`file://${folder}/${VERSION}/en/docs/lessons/graphs.html`);

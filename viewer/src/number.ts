@@ -1,4 +1,4 @@
-/** Numbers of steps: three digits, in aligned columns, as in Python's `inspect/step/number.py`, which rounds only ties otherwise. */
+/** Numbers of steps: three digits, in aligned columns, as in Python's `inspect/step/number.py`. Ties are rounded away from 0. */
 
 import type { Figure } from "./provider";
 

@@ -83,6 +83,12 @@ test("formulas have the numbers of the key in focus", () => {
   expect(text(/^c₀/)).toBe("c0,1=0.136·1+0.432·2+0.432·2=1.86");
 });
 
+test("numbers are written as Python writes them, ties too", () => {
+  const cases = JSON.parse(readFileSync(fileURLToPath(new URL("../../tests/golden/numbers.json", import.meta.url)), "utf8")) as { values: number[]; written: string[] }[];
+  expect(cases.length).toBeGreaterThan(10);
+  for (const { values, written } of cases) expect(aligned(values)).toEqual(written);
+});
+
 test("three digits, aligned at the decimal point, as Python writes them", () => {
   expect([aligned([0.4683105, 0.06338, 0, 1]), aligned([54.598, -7.389]), aligned([0.46, 2e-6]), aligned([4, 0])]).toEqual([["0.47", "0.06", "0.00", "1.00"], ["54.6", "−7.4"], ["0.460", "2e−6"], ["4", "0"]]);
   expect([aligned(["−∞", 1.5]), aligned([1.5e7, -2]), aligned([NaN, Infinity]), three(0.577350269), together([[1.26], [0.5, 10.5]])]).toEqual([["−∞", "1.50"], ["1.50e7", "−2.00e0"], ["NaN", "∞"], "0.577", [["1.3"], ["0.5", "10.5"]]]);

@@ -1,5 +1,7 @@
 /** A story's words, its lines, and what is switched off in it. */
 
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import type { Ablation, Sequence, Trace } from "../src/provider";
 import { addressOf, costOf, differing, headSwitched, isEmpty, isHeadOff, isOff, known, NOTHING, offOf, wordSwitched } from "../src/story/switching";
@@ -16,6 +18,12 @@ test("pieces are joined to words, marks and letters without spaces between them 
   expect(read.map(({ mark }) => mark)).toEqual(["begin", null, null, null, null, "end"]);
   expect(read.map(({ span }) => span)).toEqual([[0, 1], [1, 2], [2, 4], [4, 5], [5, 6], [6, 7]]);
   expect(wordsOf(undefined, 2, (at) => `#${at}`).map(({ text }) => text)).toEqual(["#0", "#1"]);
+});
+
+test("words are those of Python", () => {
+  const cases = JSON.parse(readFileSync(fileURLToPath(new URL("../../tests/golden/words.json", import.meta.url)), "utf8")) as { labels: string[]; spans: [number, number][] | null; words: [number, number][] }[];
+  expect(cases.length).toBeGreaterThan(10);
+  for (const { labels, spans, words } of cases) expect(wordsOf(tokens(labels, spans), labels.length, name).filter(({ mark }) => mark === null).map(({ span }) => span)).toEqual(words);
 });
 
 test("a gap and a tag bring their notes", () => {

@@ -6,7 +6,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const { here, page, up } = place.dataset;
     const select = document.createElement("select");
     select.setAttribute("aria-label", place.dataset.label);
-    for (const name of Object.keys(foveateVersions)) select.append(new Option(name, name, name === here, name === here));
+    for (const name of foveateOrder) select.append(new Option(name, name, name === here, name === here));
     select.addEventListener("change", () => {
       const pages = foveateVersions[select.value];
       const [language] = page.split("/");

@@ -374,7 +374,8 @@ def _ablations(sight: Any) -> dict[str, Any]:
 
     if sight.ablator is None:
         raise UsageError(
-            "--ablations switches the words of a text off, which needs a run whose model reads text. Leave it out."
+            "--ablations switches the words of a text off, which needs a run whose model reads text, with attentions "
+            "that can hide words. Leave it out."
         )
     switches = single_switches(sight.ablator, sight.trace)
     return {"ablates": sight.ablator.track, "ablations": [each.header(sight.trace.tracks) for each in switches]}

@@ -1,21 +1,23 @@
 """The answer of a model with words or heads switched off, and what it costs the answer before, for the viewer."""
 
 import re
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 from torch import nn
 
+from foveate.attention import Attention
 from foveate.errors import UsageError
 from foveate.inspect.ablation import switched_off
 from foveate.inspect.attribution import Answer
 from foveate.inspect.trace.conversion import Stored
+from foveate.inspect.trace.observation import mixed
 from foveate.inspect.trace.trace import Trace
 from foveate.inspect.trace.track import Span, Track
 
@@ -23,10 +25,14 @@ DIGITS = 4
 """Decimals of weights and log-probabilities in a page."""
 MOST = 300
 """The number of positions beyond which the viewer does not show a text in words."""
-MARK = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|___|_")
+MARK = re.compile(r"<[^<>\x00-\x20]+>|\[[^\[\]\x00-\x20]+\]|___|_")
 """Begins, ends and gaps, which the viewer does not join with words."""
-UNSPACED = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER")
-"""Scripts without spaces, in which the viewer shows every piece by itself, by the names of their characters."""
+UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u31f0-\u31ff"
+    r"\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U000323af]"
+)
+"""Thai, Lao, Myanmar, Khmer, Han and kana: scripts without spaces, in which the viewer shows every piece by itself. Its
+ranges are the same (viewer/src/story/word.ts), and tests/golden/words.json has the cases of both."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,10 +72,11 @@ class Ablator(Protocol):
         ...
 
     def __call__(
-        self, *, heads_off: Sequence[tuple[str, int]], tokens_off: Sequence[int], site: str, head: int | None
+        self, *, heads_off: Sequence[tuple[str, int]], tokens_off: Sequence[int], site: int | str, head: int | None
     ) -> Ablation:
-        """The answer, with the weights of a site and a head (None: the mean) to show. Raises UsageError for switches
-        that the model does not have.
+        """The answer, with the weights of a site and a head (None: the mean) to show. Sites of the trace that have the
+        same name are calls of one module: its heads are off in all of them, and `site` is a number to show one of them.
+        Raises UsageError for switches that the model does not have.
         """
         ...
 
@@ -81,7 +88,7 @@ class Reader(Protocol):
     @property
     def model(self) -> nn.Module: ...
 
-    def trace(self, text: str, *, stored: Stored) -> Trace: ...
+    def trace(self, text: str, *, stored: Stored = "float16") -> Trace: ...
 
     def answer(self, text: str) -> Answer: ...
 
@@ -100,12 +107,19 @@ class ModelAblator(ABC):
     def score(self) -> float | None:
         """ln p of the answer before, by the model as it is now; None for one without words to score."""
 
+    @property
+    def hides(self) -> bool:
+        """Whether words can be hidden wherever the model reads them: a Linformer mixes keys, Sinkhorn sorts blocks."""
+        modules, read = dict(self.model.named_modules()), (self.track, mixed(self.track))
+        sites = [site for site in self.whole.sites if site.key in read]
+        return all(site.key == self.track and isinstance(modules.get(site.name), Attention) for site in sites)
+
     @cached_property
     def _before(self) -> float | None:
         return self.score()
 
     def __call__(
-        self, *, heads_off: Sequence[tuple[str, int]], tokens_off: Sequence[int], site: str, head: int | None
+        self, *, heads_off: Sequence[tuple[str, int]], tokens_off: Sequence[int], site: int | str, head: int | None
     ) -> Ablation:
         before, off = self._before, hidden(self.whole, self.track, tokens_off)
         with switched_off(self.model, heads=heads_off, keys=off, sites=looking(self.whole, self.track)):
@@ -158,10 +172,10 @@ def hidden(trace: Trace, track: str, tokens_off: Sequence[int]) -> tuple[int, ..
 
 
 def shares(
-    trace: Trace, site: str, head: int | None, heads_off: Collection[tuple[str, int]]
+    trace: Trace, site: int | str, head: int | None, heads_off: Collection[tuple[str, int]]
 ) -> Float[np.ndarray, "queries keys"]:
     """The weights of a site and a head, or the mean, in which a head that is off counts as 0; NaN for hidden keys."""
-    here = trace[site]
+    here = trace.sites[trace.index(site)]
     shape = here.queries, here.keys
     total, visible = np.zeros(shape), np.zeros(shape, dtype=bool)
     chosen = range(here.heads) if head is None else [head]
@@ -185,8 +199,7 @@ def single_switches(ablator: Ablator, trace: Trace) -> list[Ablation]:
             f"The text has {len(track)} tokens, and switches are computed for up to {MOST}, which the viewer shows in "
             "words. Shorten the text, or leave --ablations out."
         )
-    number, head = trace.opening
-    site = trace.sites[number].name
+    site, head = trace.opening
     spans = words_of(track)
     return [
         ablator(heads_off=(), tokens_off=range(*span), site=site, head=head)
@@ -202,17 +215,12 @@ def words_of(track: Track) -> list[Span]:
     [(1, 3), (3, 4), (4, 5)]
     """
     labels = track.readable().labels
-    alone = [bool(MARK.fullmatch(label)) or any(map(_unspaced, label)) for label in labels]
+    alone = [bool(MARK.fullmatch(label) or UNSPACED.search(label)) for label in labels]
     cut = [begin for begin, _ in track.spans("word")]
     starts = sorted({*cut, *(at for at in range(len(labels)) if alone[at] or (at and alone[at - 1]))})
-    spans = zip(starts, [*starts[1:], len(labels)], strict=True)
-    return [(begin, end) for begin, end in spans if not MARK.fullmatch(labels[begin])]
+    return [span for span in pairwise([*starts, len(labels)]) if not MARK.fullmatch(labels[span[0]])]
 
 
 def _rounded(value: float | None) -> float | None:
     """A number for JSON, which has neither NaN nor infinity."""
     return None if value is None or not np.isfinite(value) else round(value, DIGITS)
-
-
-def _unspaced(letter: str) -> bool:
-    return unicodedata.name(letter, "").startswith(UNSPACED)

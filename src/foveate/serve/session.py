@@ -68,8 +68,8 @@ class Session:
             raise UsageError("No model is attached: this is a stored trace. Open a run folder to switch words off.")
         trace = self.main.trace
         off = self._named(heads_off)
-        name, _ = self._named([(site, head or 0)])[0]
-        return self.ablator(heads_off=off, tokens_off=tokens_off, site=name, head=head).header(trace.tracks)
+        self._named([(site, head or 0)])
+        return self.ablator(heads_off=off, tokens_off=tokens_off, site=site, head=head).header(trace.tracks)
 
     def _named(self, heads: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
         """Heads by the names of their sites. Raises UsageError for one that does not exist."""

@@ -16,6 +16,7 @@ import torch
 from foveate.config import build, modules_in, setting
 from foveate.data.text import read_lines, short
 from foveate.errors import UsageError
+from foveate.inspect.answer_switch import Reader
 from foveate.inspect.attribution import Answer, Faithfulness, faithfulness
 from foveate.metrics import Score
 from foveate.storage.run import read_run
@@ -194,7 +195,7 @@ class Side(ABC):
         """The attention of a run's model in a text that it reads once."""
         reader = self.reader(arguments, text)
         thing = self.thing(reader, text)
-        return ReadingSight(reader, thing) if hasattr(reader, "answer") else Sight(lambda: reader.trace(thing))
+        return ReadingSight(reader, thing) if isinstance(reader, Reader) else Sight(lambda: reader.trace(thing))
 
     def answer(self, arguments: argparse.Namespace, text: str) -> Answer:
         """The answer of a run's model to a text. Raises UsageError for a model that does not read words."""
@@ -236,7 +237,7 @@ class Side(ABC):
 
     def require_words(self, model: Any, option: str) -> None:
         """Raises UsageError for a model that does not read words, which could be switched off."""
-        if not hasattr(model, "answer"):
+        if not isinstance(model, Reader):
             raise UsageError(
                 f"{option} switches words off, and a run of the task {self.entry.name} that reads no words has none. "
                 "Leave it out: `foveate look` shows the attention."

@@ -3,11 +3,10 @@
 import argparse
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 from foveate.inspect import TimeAlignment, Trace
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.answer_switch import Ablator, TextAblator
+from foveate.inspect.answer_switch import Ablator, Reader, TextAblator
 from foveate.inspect.rerun import Rerunner
 
 
@@ -44,10 +43,11 @@ class Sight:
 class ReadingSight(Sight):
     """The attention of a model that reads words."""
 
-    def __init__(self, reader: Any, text: str) -> None:
+    def __init__(self, reader: Reader, text: str) -> None:
         super().__init__(lambda: reader.trace(text))
         self.reader, self.text = reader, text
 
     @property
-    def ablator(self) -> TextAblator:
-        return TextAblator(self.reader, self.text, self.trace)
+    def ablator(self) -> TextAblator | None:
+        ablator = TextAblator(self.reader, self.text, self.trace)
+        return ablator if ablator.hides else None

@@ -112,8 +112,8 @@ function read(app: App, { sentence, keys, queries }: { sentence: Sentence; keys:
 function placed(app: App): string {
   const site = app.current;
   const like = app.trace.sites.filter(({ kind, query, key, posterior }) => kind === site.kind && query === site.query && key === site.key && posterior === site.posterior);
-  const layer = like.length > 1 ? app.say("story.layer", { layer: like.indexOf(site) + 1, layers: like.length }) : "";
-  const head = site.heads === 1 ? "" : app.heads.value === "mean" ? app.say("story.mean", { count: site.heads }) : app.say("story.head", { head: app.head.value + 1, count: site.heads });
+  const layer = like.length > 1 ? app.say("story.layer", { layer: like.indexOf(site), last: like.length - 1 }) : "";
+  const head = site.heads === 1 ? "" : app.heads.value === "mean" ? app.say("story.mean", { count: site.heads }) : app.say("story.head", { head: app.head.value, last: site.heads - 1 });
   const shows = site.posterior ? app.say("shows.posterior") : site.shows === "implied" ? app.say("shows.implied") : site.drawn ? app.say("shows.drawn") : "";
   return [layer, head, shows].filter(Boolean).join(" · ");
 }

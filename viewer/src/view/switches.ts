@@ -124,7 +124,7 @@ export class Switches {
     const cannot = way === null && app.trace.ablates === undefined && pinned !== null && (pinned.side === "key" || app.current.query === app.current.key);
     const note = (text: string): HTMLElement => h("p", { className: "note" }, text);
     const head = way === "model" && app.heads.value === "one" && app.current.heads > 1 && !isHeadOff(off, app.site.value, app.head.value)
-      ? h("button", { onclick: () => this.change(headSwitched(off, app.site.peek(), app.head.peek())) }, app.say("switch.head", { head: app.head.value + 1 }))
+      ? h("button", { onclick: () => this.change(headSwitched(off, app.site.peek(), app.head.peek())) }, app.say("switch.head", { head: app.head.value }))
       : null;
     const buttons = h("div", { className: "controls" }, ...(isEmpty(off) ? [] : this.chips(off)), head,
       past.length ? h("button", { onclick: () => this.undo() }, app.say("switch.undo")) : null,
@@ -151,7 +151,7 @@ export class Switches {
     const chip = (name: string, next: Off): HTMLElement => h("button", { className: "chip", title: app.say("switch.on", { word: name }), "aria-label": app.say("switch.on", { word: name }), onclick: () => this.change(next) }, h("bdi", {}, name), " ×");
     return [
       ...words.map(({ span, text, mark }) => chip(mark === "begin" || mark === "end" ? app.say(`story.${mark}`) : text, { ...off, tokens: off.tokens.filter((at) => at < span[0] || at >= span[1]) })),
-      ...off.heads.map(([site, head]) => chip(`${app.siteName(app.trace.sites[site]!)} · ${app.say("head")} ${head + 1}`, headSwitched(off, site, head))),
+      ...off.heads.map(([site, head]) => chip(`${app.siteName(app.trace.sites[site]!)} · ${app.say("head")} ${head}`, headSwitched(off, site, head))),
     ];
   }
 

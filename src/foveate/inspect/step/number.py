@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 DIGITS = 3
 
@@ -9,7 +10,7 @@ DIGITS = 3
 def aligned(values: Iterable[int | float]) -> list[str]:
     """Numbers with the decimals that the largest one needs for three digits.
 
-    A number other than 0 is never shown as 0.
+    A number other than 0 is never shown as 0. Ties are rounded away from 0, as in the viewer.
 
     >>> aligned([0.4683105, 0.06338, 0.0, 1.0]), aligned([54.598, -7.389]), aligned([0.46, 2e-6]), aligned([4, 0])
     (['0.47', '0.06', '0.00', '1.00'], ['54.6', '−7.4'], ['0.460', '2e−6'], ['4', '0'])
@@ -34,7 +35,7 @@ def together(rows: Sequence[Sequence[int | float]]) -> list[list[str]]:
 def _shown(value: int | float, places: int) -> str:
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
-    text = f"{value:.{places}f}"
+    text = f"{_rounded(value, -places):.{places}f}"
     if value and not float(text):
         return _power(value, 1)
     return text.replace("-", "−")
@@ -43,5 +44,12 @@ def _shown(value: int | float, places: int) -> str:
 def _power(value: int | float, digits: int) -> str:
     if not math.isfinite(value) or not value:
         return _shown(value, 0)
-    significand, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    rounded = _rounded(value, Decimal(float(value)).adjusted() - digits + 1)
+    significand, _, exponent = f"{rounded:.{digits - 1}e}".partition("e")
     return f"{significand}e{int(exponent)}".replace("-", "−")
+
+
+def _rounded(value: int | float, exponent: int) -> Decimal:
+    """A multiple of a power of 10; 0 has no sign."""
+    with localcontext(prec=400):
+        return Decimal(float(value) or 0).quantize(Decimal(1).scaleb(exponent), ROUND_HALF_UP)

@@ -54,7 +54,7 @@ class Observation:
             keys = next(iter(tracks))
             length = min(weights.shape[1], len(tracks[queries])) if queries in tracks else weights.shape[1]
             if other.explanation.shows == "projected" or weights.shape[2] < len(tracks[keys]):
-                keys = f"{keys} (mixed)"
+                keys = mixed(keys)
                 tracks[keys] = Track(labels=tuple(f"mixture {place}" for place in range(weights.shape[2])))
             visible = other.explanation.visible[example].cpu()
             cut = (slice(None), slice(0, length), slice(0, len(tracks[keys])))
@@ -62,6 +62,11 @@ class Observation:
                 weights[cut], visible[cut], name=other.name, kind=other.kind, layer=layer_of(other.name),
                 tracks=(queries, keys), shows=other.explanation.shows,
             )  # fmt: skip
+
+
+def mixed(track: str) -> str:
+    """The name of the track of mixtures of a track's positions, which a Linformer looks at instead of them."""
+    return f"{track} (mixed)"
 
 
 def given(

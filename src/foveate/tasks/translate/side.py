@@ -78,8 +78,9 @@ class TranslationSight(Sight):
         return TranslationRerunner(self.translator, self.translation, self.trace)
 
     @property
-    def ablator(self) -> TranslationAblator:
-        return TranslationAblator(self.translator, self.translation, self.trace, forced=self.forced)
+    def ablator(self) -> TranslationAblator | None:
+        ablator = TranslationAblator(self.translator, self.translation, self.trace, forced=self.forced)
+        return ablator if ablator.hides else None
 
 
 class TranslateSide(Side):
