@@ -105,8 +105,8 @@ export class App {
   }
 
   /** Another trace with choices of its own beside this one's. */
-  beside({ provider, trace, site, head }: Other): App {
-    const own = { provider, trace, site: signal(site), head: signal(head), camera: signal(null), cursor: signal(null), brush: signal(null), found: signal({ queries: [], keys: [] }) };
+  beside({ provider, trace, site, head }: Other, others: Partial<App> = {}): App {
+    const own = { provider, trace, site: signal(site), head: signal(head), camera: signal(null), cursor: signal(null), brush: signal(null), found: signal({ queries: [], keys: [] }), ...others };
     return Object.create(this, Object.getOwnPropertyDescriptors(own)) as App;
   }
 

@@ -10,6 +10,7 @@ from foveate.inspect.time_alignment import TimeAlignment
 from foveate.inspect.view import alignment, figure, times
 
 if TYPE_CHECKING:
+    from foveate.inspect.aligned_map import AlignedMaps, aligned
     from foveate.inspect.flow import rollout
     from foveate.inspect.map_comparison import Comparison, compare
     from foveate.inspect.notebook import widget
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 # Parts that need torch are imported on first use; pictures of alignments do not need it.
 _LATER = {
+    "foveate.inspect.aligned_map": ("AlignedMaps", "aligned"),
     "foveate.inspect.map_comparison": ("Comparison", "compare"),
     "foveate.inspect.flow": ("rollout",),
     "foveate.inspect.step": ("Step", "Steps", "position_steps", "steps"),
@@ -51,6 +53,7 @@ _LATER = {
 
 __all__ = [
     "EXAMPLES",
+    "AlignedMaps",
     "Alignment",
     "Comparison",
     "DenseProvider",
@@ -63,6 +66,7 @@ __all__ = [
     "Trace",
     "TraceProvider",
     "Track",
+    "aligned",
     "alignment",
     "compare",
     "example",

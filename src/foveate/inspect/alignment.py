@@ -333,6 +333,25 @@ def word_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
     return tuple(zip(starts, [*starts[1:], len(pieces)], strict=True)) if pieces else ()
 
 
+def piece_bytes(pieces: Sequence[str]) -> list[bytes]:
+    """The characters of each piece in UTF-8, without the marks and spaces that separate words.
+
+    >>> piece_bytes(["▁caf", "<0xC3>", "<0xA9>"]), piece_bytes(["play", "##ing"])
+    ([b'caf', b'\\xc3', b'\\xa9'], [b'play', b'ing'])
+    """
+    mark = _marks(pieces)
+    return [_bytes(piece, mark) for piece in pieces]
+
+
+def _bytes(piece: str, mark: str) -> bytes:
+    if is_byte(piece):
+        return bytes([int(piece[3:5], 16)])
+    if mark == "Ġ" and piece not in SPECIAL and all(letter in BYTES for letter in piece):
+        return bytes(BYTES[letter] for letter in piece).replace(b" ", b"")
+    bare = piece if piece in SPECIAL or mark not in ("@@", "##") else _plain(piece, mark)
+    return bare.replace("▁", "").replace(" ", "").encode("utf-8", "surrogatepass")
+
+
 def join_pieces(pieces: Iterable[str]) -> str:
     """The word of several pieces, without their marks; pieces of bytes (`<0xE2>`) are decoded if they are UTF-8.
 
@@ -350,7 +369,7 @@ def join_pieces(pieces: Iterable[str]) -> str:
             piece = piece.removeprefix("##")
         if i < len(pieces) - 1 and len(piece) > 2:
             piece = piece.removesuffix("@@")
-        text += bytes([int(piece[3:5], 16)]) if _is_byte(piece) else piece.encode("utf-8", "surrogatepass")
+        text += bytes([int(piece[3:5], 16)]) if is_byte(piece) else piece.encode("utf-8", "surrogatepass")
     return text.decode("utf-8", "backslashreplace")
 
 
@@ -373,7 +392,8 @@ def _begins_word(i: int, pieces: Sequence[str], mark: str) -> bool:
     return not before.endswith("@@") if mark == "@@" else not piece.startswith("##")
 
 
-def _is_byte(piece: str) -> bool:
+def is_byte(piece: str) -> bool:
+    """Whether a piece is a byte of a character, `<0xE2>`."""
     return len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">") and piece[3:5].isalnum()
 
 

@@ -1,6 +1,5 @@
 """The answer of a model with words or heads switched off, and what it costs the answer before, for the viewer."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from foveate.attention import Attention
 from foveate.errors import UsageError
 from foveate.inspect.ablation import switched_off
 from foveate.inspect.attribution import Answer
+from foveate.inspect.text_unit import MARK, UNSPACED
 from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.trace.observation import mixed
 from foveate.inspect.trace.trace import Trace
@@ -25,14 +25,6 @@ DIGITS = 4
 """Decimals of weights and log-probabilities in a page."""
 MOST = 300
 """The number of positions beyond which the viewer does not show a text in words."""
-MARK = re.compile(r"<[^<>\x00-\x20]+>|\[[^\[\]\x00-\x20]+\]|___|_")
-"""Begins, ends and gaps, which the viewer does not join with words."""
-UNSPACED = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u31f0-\u31ff"
-    r"\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U000323af]"
-)
-"""Thai, Lao, Myanmar, Khmer, Han and kana: scripts without spaces, in which the viewer shows every piece by itself. Its
-ranges are the same (viewer/src/story/word.ts), and tests/golden/words.json has the cases of both."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

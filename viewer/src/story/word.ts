@@ -15,17 +15,19 @@ export interface Word {
 const SIGN = /^(<[^<>\x00-\x20]+>|\[[^[\]\x00-\x20]+\])$/;
 /**
  * Scripts without spaces, in which many pieces together are more than a word: Thai, Lao, Myanmar, Khmer, Han and kana.
- * Python has the same ranges (inspect/answer_switch.py), and tests/golden/words.json the cases of both.
+ * Python has the same ranges (inspect/text_unit.py), and tests/golden/words.json the cases of both.
  */
-const UNSPACED = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\u{1b000}-\u{1b16f}\u{20000}-\u{323af}]/u;
+export const UNSPACED = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\u{1b000}-\u{1b16f}\u{20000}-\u{323af}]/u;
 const MARKS = new Map<string, Word["mark"]>([["<s>", "begin"], ["</s>", "end"], ["[MASK]", "gap"], ["<mask>", "gap"], ["___", "gap"], ["_", "gap"]]);
+/** A begin, an end, a class or a gap. */
+export const isMark = (label: string): boolean => SIGN.test(label) || MARKS.has(label);
 
 /** The words of a sequence in order; every position for itself where words are unknown, or where no spaces divide them. */
 export function wordsOf(sequence: Sequence | undefined, length: number, label: (at: number) => string): Word[] {
   const spans = sequence?.words ?? Array.from({ length }, (_, at): Span => [at, at + 1]);
   const labels = sequence?.labels;
   /** Whether a piece is a word by itself, whatever stands around it. */
-  const alone = (at: number): boolean => Boolean(labels && (UNSPACED.test(labels[at]!) || SIGN.test(labels[at]!) || MARKS.has(labels[at]!)));
+  const alone = (at: number): boolean => Boolean(labels && (UNSPACED.test(labels[at]!) || isMark(labels[at]!)));
   const divided = spans.flatMap(([begin, end]): Span[] => {
     const cuts = Array.from({ length: end - begin }, (_, at) => begin + at).filter((at) => at === begin || alone(at) || alone(at - 1));
     return cuts.map((cut, at) => [cut, cuts[at + 1] ?? end]);

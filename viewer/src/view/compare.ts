@@ -3,9 +3,11 @@
 import { calledOff, Latest, openingOf, shown, type App, type Cursor, type Other } from "../app";
 import { Cached } from "../cached";
 import { choice, h, refill, replace } from "../dom";
+import { axesOf, Merged, mergedTrace } from "../merged";
 import { open } from "../open";
-import { effect, untracked } from "../signal";
-import { differenceLayer, headLayer } from "./layer";
+import type { Cell, Site } from "../provider";
+import { effect, signal, untracked } from "../signal";
+import { differenceLayer, headLayer, type One } from "./layer";
 import { legend } from "./legend";
 import { MapView } from "./map";
 
@@ -24,11 +26,11 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
   element.insertBefore(line, element.lastChild);
   const latest = new Latest();
   /** Both weights of what is under the pointer; aloud when it was chosen. */
-  const read = async ({ query, key }: Cursor, aloud: boolean): Promise<void> => {
-    const [against, signal] = [app.against.peek()!, latest.next()];
-    const [one, two] = await Promise.all([app.provider.value(app.site.peek(), app.head.peek(), query, key, signal), against.provider.value(against.site, against.head, query, key, signal)]);
+  const read = async ({ of, one: first, two: second }: Pair, { query, key }: Cursor, aloud: boolean): Promise<void> => {
+    const signal = latest.next();
+    const [one, two] = await Promise.all([first, second].map(({ provider, site, head }) => provider.value(site, head, query, key, signal))) as [Cell, Cell];
     if (signal.aborted) return;
-    const names = { query: app.label("query", query), key: app.label("key", key) };
+    const names = { query: of.label("query", query), key: of.label("key", key) };
     line.textContent = app.say("read.two", { ...names, first: shown(one.weight), second: shown(two.weight), difference: shown(one.weight - two.weight) });
     if (aloud) app.said.value = line.textContent;
   };
@@ -46,10 +48,10 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
     view.onhover = (hover) => hover && readOne(of, hover, false).catch(failed);
     view.onchosen = () => of.cursor.peek() && readOne(of, of.cursor.peek()!, true).catch(failed);
   };
-  const listen = (view: MapView): MapView => {
+  const listen = (view: MapView, pair: Pair): MapView => {
     const failed = (error: unknown): void => void (calledOff(error) || (line.textContent = app.failure(error)));
-    view.onhover = (hover) => hover && read(hover, false).catch(failed);
-    view.onchosen = () => app.cursor.peek() && read(app.cursor.peek()!, true).catch(failed);
+    view.onhover = (hover) => hover && read(pair, hover, false).catch(failed);
+    view.onchosen = () => pair.of.cursor.peek() && read(pair, pair.of.cursor.peek()!, true).catch(failed);
     return view;
   };
   let views: MapView[] = [];
@@ -70,23 +72,25 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
     effect(() => {
       const against = app.against.value!;
       const [mine, theirs] = [app.current, against.trace.sites[against.site]!];
-      const same = mine.queries === theirs.queries && mine.keys === theirs.keys;
+      const pair = paired(app, against);
       const size = ({ queries, keys }: typeof mine): string => `${queries} × ${keys}`;
-      warning.textContent = same ? "" : app.say("compare.shape", { a: size(mine), b: size(theirs) });
+      warning.textContent = !pair ? app.say("compare.shape", { a: size(mine), b: size(theirs) }) : pair.whole === null ? "" : app.say(pair.whole ? "compare.units" : "compare.beginning");
+      warning.classList.toggle("note", pair !== null);
       for (const view of views) view.close();
       const look = () => ({ scale: app.scale.value, theme: app.theme.value, pool: app.pool.value });
-      const first = () => headLayer(app.provider, app.site.value, app.head.value, app.cells.value, look());
-      const second = () => headLayer(against.provider, against.site, against.head, app.cells.value, look(), against.name);
-      const less = () => differenceLayer({ provider: app.provider, site: app.site.value, head: app.head.value }, against, app.cells.value, app.theme.value, app.pool.value, against.name);
+      const layerOf = ({ provider, site, head }: One, of: App, id = "") => () => headLayer(provider, site, head, of.cells.value, look(), id);
       const named = (word: string, site: typeof mine, head: number, of = ""): string => `${word}: ${of}${app.siteName(site)} · ${head}`;
       const other = against.provider === app.provider ? "" : `${against.name} · `;
       const titles = [named(app.say("compare.first"), mine, app.head.value), named(app.say("compare.second"), theirs, against.head, other), app.say("compare.difference")];
       untracked(() => {
-        if (same) views = [first, second, less].map((layer, at) => listen(new MapView(app, layer, titles[at]!)));
-        else {
-          const sides = [[app, first], [app.beside(against), second]] as const;
-          views = sides.map(([of, layer], at) => new MapView(of, layer, titles[at]!));
-          views.forEach((view, at) => listenAlone(view, sides[at]![0]));
+        if (pair) {
+          const { of, one, two } = pair;
+          const less = () => differenceLayer(one, two, of.cells.value, app.theme.value, app.pool.value, against.name);
+          views = [layerOf(one, of), layerOf(two, of, against.name), less].map((layer, at) => listen(new MapView(of, layer, titles[at]!), pair));
+        } else {
+          const sides = [app, app.beside(against)];
+          views = sides.map((of, at) => new MapView(of, layerOf({ provider: of.provider, site: of.site.peek(), head: of.head.peek() }, of, String(at)), titles[at]!));
+          views.forEach((view, at) => listenAlone(view, sides[at]!));
         }
         replace(maps, ...views.map((view, at) => h("figure", {}, h("figcaption", {}, titles[at]!), view.element)));
       });
@@ -100,6 +104,31 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       for (const stop of stops) stop();
     },
   };
+}
+
+/** Two heads on one map: as they are where both have the same pieces, or between the units that their texts have in common. */
+interface Pair {
+  /** Whose axes are drawn. */
+  of: App;
+  one: One;
+  two: One;
+  /** Whether all queries are compared; null where nothing had to be aligned. */
+  whole: boolean | null;
+}
+
+/** Null where the maps have neither a size nor a text in common. */
+function paired(app: App, against: Other): Pair | null {
+  const [mine, theirs] = [app.current, against.trace.sites[against.site]!];
+  const one: One = { provider: app.provider, site: app.site.value, head: app.head.value };
+  const direct: Pair = { of: app, one, two: against, whole: null };
+  const sized = mine.queries === theirs.queries && mine.keys === theirs.keys;
+  const labels = (of: App | Other, site: Site, side: "query" | "key"): string => of.trace.sequences[site[side]]?.labels?.join("\0") ?? "";
+  if (sized && (["query", "key"] as const).every((side) => labels(app, mine, side) === labels(against, theirs, side))) return direct;
+  const axes = axesOf(app.trace, mine, against.trace, theirs, app.cells.value === "token" ? "piece" : "word");
+  if (!axes) return sized ? direct : null;
+  const [first, second] = ([app.provider, against.provider] as const).map((provider, side) => new Cached(new Merged(provider, axes, side as 0 | 1))) as [Cached, Cached];
+  const of = app.beside({ ...one, provider: first, trace: mergedTrace(app.trace, axes), name: "" }, { cells: signal("token") });
+  return { of, one: { ...one, provider: first }, two: { ...against, provider: second }, whole: axes.whole };
 }
 
 /** The next head; where there is but one, the next site. */

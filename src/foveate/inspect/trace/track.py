@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from foveate.data.text import normalise
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import readable, word_spans
 from foveate.inspect.graph_layout import arranged
+from foveate.inspect.text_unit import offsets_of
 from foveate.inspect.trace.media import Picture
 from foveate.inspect.trace.sound import Sound
 
@@ -32,7 +34,7 @@ class Track:
     labels: tuple[str, ...]
     kind: TrackKind = "tokens"
     text: str | None = None
-    offsets: tuple[tuple[float, float], ...] | None = None
+    offsets: tuple[tuple[int | float, int | float], ...] | None = None
     """For each label: start and end character, seconds, or row and column."""
     words: tuple[Span, ...] | None = None
     """Half-open ranges of labels, in order and without gaps."""
@@ -68,9 +70,24 @@ class Track:
 
     @classmethod
     def of_pieces(cls, pieces: Sequence[str], *, text: str | None = None) -> "Track":
-        """A track of subword pieces, with words and sentences according to their marks."""
-        words = word_spans(pieces)
-        return cls(labels=tuple(pieces), text=text, words=words, sentences=sentence_spans(pieces, words))
+        """A track of subword pieces, with words and sentences according to their marks, and the characters of each
+        piece in the normal form C of the text, if the pieces spell it.
+        """
+        words, offsets = word_spans(pieces), None if text is None else offsets_of(pieces, text)
+        text = text if text is None or offsets is None else normalise(text)
+        return cls(
+            labels=tuple(pieces), text=text, offsets=offsets, words=words, sentences=sentence_spans(pieces, words)
+        )
+
+    def shifted(self, start: str) -> "Track":
+        """The pieces that a decoder reads when it writes those of this track: `start`, and each but the last.
+
+        >>> Track.of_pieces(["▁a", "▁b", "</s>"], text="a b").shifted("<s>").offsets
+        ((0, 0), (0, 1), (2, 3))
+        """
+        read = Track.of_pieces([start, *self.labels][: len(self)])
+        offsets = None if self.offsets is None else ((0, 0), *self.offsets)[: len(self)]
+        return replace(read, text=None if offsets is None else self.text, offsets=offsets)
 
     @classmethod
     def numbered(cls, count: int, *, kind: TrackKind = "tokens") -> "Track":

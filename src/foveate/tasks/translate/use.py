@@ -297,10 +297,11 @@ def trace_of(
         raise UsageError("The text is empty: there is nothing to look at.")
     batch, read, written = _reread(translator, translation)
     observation = observed(translator.model, lambda: translator.model(*batch))
+    target = Track.of_pieces(written, text=translation.text)
     tracks = {
         "source": _placed(Track.of_pieces(read, text=translation.source), translator.source_tokeniser),
-        "read": Track.of_pieces([START, *written][: len(written)]),
-        "target": Track.of_pieces(written, text=translation.text),
+        "read": target.shifted(START),
+        "target": target,
     }
     pedigree = Pedigree.of(translator.model, configuration=_plain(getattr(translator.model, "config", None)))
     trace = Trace.of(observation, tracks, pedigree=pedigree, gold=gold, stored=stored)
@@ -319,7 +320,9 @@ def _reread(translator: Translator, translation: Translation) -> tuple[tuple[Bat
     end = [EOS] if translation.finished else []
     source = [*translator.source_tokeniser.encode(translation.source), EOS]
     columns = [*translator.source_tokeniser.labels(translation.source), END]
-    rows = [*translator.target_tokeniser.pieces(best), *(END for _ in end)]
+    tokeniser = translator.target_tokeniser
+    known = tokeniser.encode(translation.text) == list(best)
+    rows = [*(tokeniser.labels(translation.text) if known else tokeniser.pieces(best)), *(END for _ in end)]
     return (Batch.of([source]), Batch.of([[BOS, *best, *end]])), columns, rows
 
 

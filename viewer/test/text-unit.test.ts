@@ -1,0 +1,52 @@
+/** Units that two tokenisations have in common, and maps between them: what Python's `foveate.inspect.aligned` gives. */
+
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { Cached } from "../src/cached";
+import { encode } from "../src/codec";
+import { axesOf, Merged, mergedTrace } from "../src/merged";
+import type { Codes, Sequence, Site, TileProvider, Trace } from "../src/provider";
+import { commonUnits, type Unit } from "../src/text-unit";
+
+type Offsets = [number, number][];
+interface Stored {
+  text: string;
+  labels: string[];
+  offsets: Offsets;
+}
+const of = ({ text, labels, offsets }: Stored): Sequence => tokens(text, labels, offsets);
+const tokens = (text: string, labels: string[], offsets: Offsets): Sequence => ({ kind: "tokens", labels, text, offsets });
+
+test("units are those of Python", () => {
+  const cases = JSON.parse(readFileSync(fileURLToPath(new URL("../../tests/golden/units.json", import.meta.url)), "utf8")) as { one: Stored; other: Stored; unit: Unit; texts: string[]; first: number[]; second: number[]; whole: boolean }[];
+  expect(cases.length).toBeGreaterThan(10);
+  for (const { one, other, unit, texts, first, second, whole } of cases) expect(commonUnits(of(one), of(other), unit)).toEqual({ texts, one: first, other: second, whole });
+  expect(commonUnits({ ...of(cases[0]!.one), offsets: null }, of(cases[0]!.other), "word")).toBeNull();
+});
+
+const given = (weights: (number | null)[][]): TileProvider => {
+  const codes: Codes = new Uint16Array(65536).fill(65534);
+  weights.forEach((row, i) => row.forEach((weight, j) => weight !== null && (codes[i * 256 + j] = encode(weight))));
+  return { tile: async () => codes, meta: async () => trace(weights.length, weights[0]!.length) } as unknown as TileProvider;
+};
+const site = (queries: number, keys: number): Site => ({ name: "a", kind: "self", queries, keys, query: "text", key: "text", heads: 1, shows: "exact", visibility: { code: "", native: { left: null, right: 0 } } }) as Site;
+const texts: Record<number, Sequence> = { 2: tokens("a cat", ["a", "cat"], [[0, 1], [2, 5]]), 3: tokens("a cat", ["a", "c", "at"], [[0, 1], [2, 3], [3, 5]]) };
+const trace = (queries: number, keys: number): Trace => ({ format: "foveate-trace", version: 1, pedigree: {}, sequences: { text: texts[keys]! }, sites: [site(queries, keys)] });
+
+test("a merged map sums keys, averages queries, keeps what is hidden hidden, and has the size of the other's", async () => {
+  const [one, other] = [trace(2, 2), trace(3, 3)];
+  const axes = axesOf(one, one.sites[0]!, other, other.sites[0]!, "word")!;
+  expect([axes.rows.texts, axes.columns.texts, axes.whole]).toEqual([["a", "cat"], ["a", "cat"], true]);
+  const merged = new Merged(new Cached(given([[1, null, null], [0.5, 0.5, null], [0.25, 0.25, 0.5]])), axes, 1);
+  const value = (query: number, key: number) => merged.value(0, 0, query, key);
+  expect((await value(1, 1)).weight).toBeCloseTo(0.625, 3);
+  expect((await value(1, 0)).weight).toBeCloseTo(0.375, 3);
+  expect((await value(0, 1)).visible).toBe(false);
+  expect([...(await merged.counts(0, 0))]).toEqual([1, 2]);
+  const { sites, sequences } = mergedTrace(other, axes);
+  expect([sites[0]!.queries, sites[0]!.keys, sequences["columns"]!.labels]).toEqual([2, 2, ["a", "cat"]]);
+  const tile = await merged.tile({ site: 0, head: 0, level: 1, row: 0, column: 0, pool: "mass" });
+  expect(2 ** (-tile[0]! / 2048)).toBeCloseTo(1, 2);
+  expect(tile[1]).toBe(65534);
+});
