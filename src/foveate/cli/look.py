@@ -92,6 +92,11 @@ for the words of a recording with their times .TextGrid .ctm .json .svg .pdf .pn
     occlude_argument(parser, "--why")
     parser.add_argument("--dpi", type=count, metavar="N", help="pixels per inch of a PNG (default 192)")
     parser.add_argument(
+        "--outlines",
+        action="store_true",
+        help="letters of an .svg as shapes, so that it looks the same in every program, with no fonts",
+    )
+    parser.add_argument(
         "--scale",
         choices=["linear", "log", "lift"],
         default="linear",
@@ -123,6 +128,8 @@ def run(arguments: argparse.Namespace) -> int:
         from foveate.cli.why import explain
 
         explain(arguments)
+        if arguments.outlines:
+            _outline(arguments)
         return 0
     require_used(arguments, {"occlude": "--why"}, (), "without")
     of_trace = arguments.example is not None or is_trace(arguments.run)
@@ -137,6 +144,8 @@ def run(arguments: argparse.Namespace) -> int:
         _write(arguments, sight)
     elif not drawn:
         _serve(arguments, sight)
+    if arguments.outlines:
+        _outline(arguments)
     return 0
 
 
@@ -158,6 +167,7 @@ def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool
         ("site",): (figure or walked or (of_trace and drawn), "--png, --svg, --pdf and --steps"),
         ("scale",): (figure or (_pictured(arguments.out) and not walked), "pictures: --png, --svg, --pdf or --out"),
         ("dpi",): (bool(arguments.png) or _pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
+        ("outlines",): (bool(arguments.svg) or _pictured(arguments.out, ".svg"), "an SVG: --svg or --out FILE.svg"),
         ("ablations",): (bool(arguments.html), "a page: --html"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
         ("beam", "set"): (not of_trace and arguments.target is None, "the model's own translation of a text"),
@@ -165,6 +175,15 @@ def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool
     }
     for names, (counts, use) in conditions.items():
         require_used(arguments, dict.fromkeys(names, use), names if counts else (), "here")
+
+
+def _outline(arguments: argparse.Namespace) -> None:
+    """Turn the letters of the .svg files that were written into shapes."""
+    from foveate.inspect.figure.outline import outline_file
+
+    for path in (arguments.svg, arguments.out):
+        if path is not None and path.lower().endswith(".svg"):
+            outline_file(path)
 
 
 def _pictured(out: str | None, *endings: str) -> bool:

@@ -34,6 +34,8 @@ def explain(arguments: argparse.Namespace) -> None:
     from foveate.storage.shipped import run_folder
 
     require_used(arguments, OTHERS, (), "with --why")
+    if not (arguments.out or "").lower().endswith(".svg"):
+        require_used(arguments, {"outlines": "an SVG: --out FILE.svg"}, (), "here")
     text = arguments.viewed if arguments.text is None else arguments.text
     if is_trace(arguments.run):
         raise UsageError("A trace holds no model, which --why asks again. Give the run folder.")

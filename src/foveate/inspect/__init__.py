@@ -4,7 +4,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.figure import gaze_svg, pdf, png, strip, svg, terminal, time_svg, write, write_gaze, write_times
+from foveate.inspect.figure import (
+    gaze_svg,
+    outlined,
+    pdf,
+    png,
+    strip,
+    svg,
+    terminal,
+    time_svg,
+    write,
+    write_gaze,
+    write_times,
+)
 from foveate.inspect.run_report import report
 from foveate.inspect.time_alignment import TimeAlignment
 from foveate.inspect.view import alignment, figure, times
@@ -73,6 +85,7 @@ __all__ = [
     "figure",
     "gaze_svg",
     "observe",
+    "outlined",
     "pdf",
     "png",
     "position_steps",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import uharfbuzz
 
-from foveate.errors import SetupError
+from foveate.errors import SetupError, UsageError
 from foveate.inspect import Alignment, pdf, svg
 
 
@@ -122,3 +122,14 @@ def test_lines_between_cells_are_half_transparent_on_any_ground() -> None:
 def test_letters_that_no_font_has_are_refused_by_name() -> None:
     with pytest.raises(SetupError, match=r"cannot|can draw the letter \U00012000 \(Cuneiform\)"):
         drawn(small("\U00012000ab"))
+
+
+def test_curves_are_drawn_and_an_element_that_a_pdf_lacks_is_refused() -> None:
+    head = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
+    curve = '<polyline points="0,0 10,5 40,20" fill="none" stroke="#ff0000" stroke-dasharray="4 3"/>'
+    page = operators(pdf(f"{head}{curve}</svg>".encode()))
+    assert "1 0 0 RG" in page
+    assert "[4 3] 0 d" in page
+    assert "0 20 m\n10 15 l\n40 0 l\nS" in page
+    with pytest.raises(UsageError, match="<circle>"):
+        pdf(f'{head}<circle r="3"/></svg>'.encode())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foveate.errors import SetupError, UsageError
-from foveate.inspect import Alignment, png, svg
+from foveate.inspect import Alignment, outlined, png, svg
 from foveate.inspect.figure import letter
 from foveate.inspect.figure.raster import rasterised
 from foveate.inspect.figure.scale import INKS, ramp
@@ -115,7 +115,7 @@ def test_cells_of_a_large_map_keep_their_edges() -> None:
 def test_letters_of_many_scripts_are_drawn_by_the_font_that_comes_along(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letter, "installed_files", lambda: ())
+    monkeypatch.setattr(letter, "installed_files", lambda bold=False: ())
     letter._elsewhere.cache_clear()
     with_text, without = (pixels(png(Alignment.of([label], ["x"], [[1]]))) for label in (text, "\u200d\u200d"))
     assert (with_text < 128).all(axis=2).sum() > 20
@@ -198,3 +198,31 @@ def test_hidden_cells_are_hatched_and_zeros_are_not() -> None:
 def test_an_empty_alignment_is_refused(source: str, target: str) -> None:
     with pytest.raises(UsageError, match="1 to 4096"):
         png(Alignment.of(source, target, []))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["office", "é", "Ω"], id="Latin"),
+        pytest.param(["می‌خوانم", "کتاب", "(۱۲)"], id="Persian"),
+        pytest.param(["אֲנִי", "ב־2024", "!"], id="Hebrew"),
+    ],
+)
+def test_letters_as_shapes_lie_where_the_letters_lie(words: list[str]) -> None:
+    drawing = svg(Alignment.of(words, words, np.eye(3)), title=" ".join(words))
+    other = svg(Alignment.of(words, [words[0], *words[:0:-1]], np.eye(3)), title=" ".join(words))
+    shapes = outlined(drawing)
+    assert "<text" not in shapes
+    picture, again, beside = (pixels(rasterised(each, dpi=96)).astype(int) for each in (drawing, shapes, other))
+    apart = abs(picture - again).mean()
+    assert apart < 0.3  # the edges of letters are smoothed otherwise
+    assert abs(picture - beside).mean() > 2 * apart
+
+
+def test_words_of_letters_as_shapes_remain_for_screen_readers() -> None:
+    long = "antidisestablishmentarianism-and-more"
+    shapes = outlined(svg(Alignment.of([long], ["a<b"], [[1.0]])))
+    assert f"<title>{long}</title>" in shapes
+    assert 'aria-label="a&lt;b"' in shapes
+    with pytest.raises(SetupError, match="Egyptian"):
+        outlined(svg(Alignment.of(["\N{EGYPTIAN HIEROGLYPH A001}"], ["a"], [[1.0]])))

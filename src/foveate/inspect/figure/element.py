@@ -1,13 +1,14 @@
 """Elements of drawings: text, rectangles, coordinates, and the document around them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from math import ceil
 from typing import Literal
 
 from foveate.inspect.caption import Direction, first_strong
 from foveate.inspect.figure.paint import Classed, Fixed, Paint, stylesheet
-from foveate.inspect.figure.scale import Palette
-from foveate.inspect.figure.svg_layout import Pixels
+from foveate.inspect.figure.scale import HIDDEN, STEPS, Palette
+from foveate.inspect.figure.svg_layout import PAD, RISE, TITLE, Pixels
 
 PageTheme = Literal["light", "dark", "auto"]
 FONTS = (
@@ -46,6 +47,35 @@ def text_element(
         f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}"{bidi} {ink}{" " if more else ""}{more}>'
         f"{says}{escape(text)}</text>"
     )
+
+
+def heading(lines: Sequence[str], paint: Paint, x: Pixels = PAD, side: str = "left") -> Iterator[str]:
+    """The lines of a title at the top of a picture."""
+    for number, line in enumerate(lines):
+        y = PAD + TITLE - 2 + number * RISE
+        yield text_element(x, y, line, side, paint.ink("text"), font(TITLE, bold=True))
+
+
+def colour_bar(x: Pixels, y: Pixels, long: Pixels, paint: Paint) -> Iterator[str]:
+    """The colours of a scale from 0 to its end, 10 pixels high."""
+    pieces = 25
+    yield '<g shape-rendering="crispEdges">'
+    for i in range(pieces):
+        begin, end = x + long * i // pieces, x + long * (i + 1) // pieces
+        yield f"<rect {frame(begin, y, end - begin, 10)} {paint.level(STEPS * i // (pieces - 1))}/>"
+    yield "</g>"
+    yield f'<rect {frame(x, y, long, 10)} fill="none" {paint.ink("grid")}/>'
+
+
+def hatching(paint: Paint, x: Pixels, y: Pixels, wide: Pixels, high: Pixels, apart: Pixels = 6) -> Iterator[str]:
+    """Slanted lines over a quiet background, clipped at its edges, without patterns, which old viewers lack."""
+    yield f"<rect {frame(x, y, wide, high)} {paint.level(HIDDEN)}/>"
+    lines = []
+    for step in range(1, ceil((wide + high) / apart)):
+        along = step * apart  # where the line x + y = along meets the edges
+        begin, end = max(0.0, along - high), min(along, wide)
+        lines.append(f"M{px(x + begin)} {px(y + along - begin)}L{px(x + end)} {px(y + along - end)}")
+    yield f'<path d="{"".join(lines)}" fill="none" stroke-width="1" {paint.ink("hatch")}/>'
 
 
 def frame(x: Pixels, y: Pixels, wide: Pixels, high: Pixels) -> str:

@@ -11,10 +11,21 @@ import numpy as np
 from foveate.errors import UsageError
 from foveate.inspect.alignment import SPECIAL, Alignment
 from foveate.inspect.caption import fit, printable
-from foveate.inspect.figure.element import PageTheme, document, font, frame, painted, px, text_element
+from foveate.inspect.figure.element import PageTheme, document, font, frame, heading, painted, px, text_element
 from foveate.inspect.figure.letter import width
 from foveate.inspect.figure.paint import Paint
-from foveate.inspect.figure.svg_layout import CAPTION, GAP, LABEL, PAD, TITLE, Pixels
+from foveate.inspect.figure.svg_layout import (
+    CAPTION,
+    GAP,
+    LABEL,
+    LEGEND,
+    PAD,
+    TITLED,
+    Pixels,
+    title_height,
+    title_lines,
+    title_width,
+)
 
 if TYPE_CHECKING:  # pictures of alignments do not need torch
     from foveate.inspect.trace.media import Picture
@@ -87,9 +98,11 @@ def gaze_svg(
     places = weights.argmax(1).tolist()
     wide, high = _size(picture, grid)
     paint, style = painted(theme)
-    heading = printable(title if title is not None else " ".join(labels))
-    parts = [text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), font(TITLE, bold=True))]
-    first, below = PAD + TITLE + 12, high + LABEL + 2 * GAP
+    title = printable(title if title is not None else " ".join(labels))
+    across = min(len(words) + 1, ACROSS)
+    lines = title_lines(title, across * (wide + GAP) - GAP)
+    parts = list(heading(lines, paint))
+    first, below = PAD + title_height(lines), high + LABEL + 2 * GAP
     for number in range(len(words) + 1):
         line, column = divmod(number, ACROSS)
         panel = _Panel(PAD + column * (wide + GAP), first + line * below, wide, high, grid)
@@ -100,15 +113,15 @@ def gaze_svg(
         baseline = panel.top + high + LABEL + GAP / 2
         name = f"{number} {fit(caption, LETTERS)}" if number else caption
         parts.append(text_element(panel.left + wide / 2, baseline, name, "centre", ink, font(LABEL)))
-    across = min(len(words) + 1, ACROSS)
-    usual = ACROSS * (SIDE + GAP) - GAP
-    inside = max(across * (wide + GAP) - GAP, min(LETTER * TITLE * len(heading), usual))
-    whole = ceil(2 * PAD + inside), ceil(first + ceil((len(words) + 1) / ACROSS) * below + GAP)
+    foot = first + ceil((len(words) + 1) / ACROSS) * below + GAP
+    parts += _legend(foot, paint)
+    inside = max(across * (wide + GAP) - GAP, title_width(lines), LEGEND)
+    whole = ceil(2 * PAD + inside), ceil(foot + 34 + GAP)
     spoken = "; ".join(
         f"{label}: row {place // grid[1]}, column {place % grid[1]}"
         for label, place in zip(labels, places, strict=True)
     )
-    return document(parts, whole, f"{heading}. {spoken}", paint, style)
+    return document(parts, whole, f"{title}. {spoken}", paint, style)
 
 
 def view_svg(
@@ -133,10 +146,9 @@ def view_svg(
     left, across = PAD + wide + 2 * GAP, 0.0
     y: Pixels = PAD
     parts, spoken = list[str](), list[str]()
-    if title:
-        ink = paint.ink("text")
-        parts.append(text_element(PAD, y + TITLE - 2, printable(title), "left", ink, font(TITLE, bold=True)))
-        y, across = y + TITLE + 12, width(title, bold=True) * TITLE - left
+    lines = title_lines(printable(title), left + TITLED)
+    parts += heading(lines, paint)
+    y, across = y + title_height(lines), max(across, title_width(lines) - left, LEGEND - left)
     for label, row in zip(alignment.target, np.nan_to_num(alignment.weights), strict=True):
         panel, weights = _Panel(PAD, y, wide, high, grid), row[before:]
         place = int(weights.argmax())
@@ -149,7 +161,8 @@ def view_svg(
             across = max(across, width(text) * LABEL)
         spoken.append(f"{printable(label)}: {', '.join(tokens)}")
         y += max(high, (LABEL + GAP) * (1 + len(tokens))) + 2 * GAP
-    size = ceil(left + across + PAD), ceil(y + PAD - 2 * GAP)
+    parts += _legend(y, paint)
+    size = ceil(left + across + PAD), ceil(y + 34 + GAP)
     return document(parts, size, f"{title}. " * bool(title) + "; ".join(spoken), paint, style)
 
 
@@ -168,13 +181,35 @@ def _photograph(panel: _Panel, picture: "Picture | None", paint: Paint) -> Itera
 
 
 def _fog(panel: _Panel, weights: np.ndarray, paint: Paint) -> Iterator[str]:
+    """Veils with sharp edges, between which no seams are seen, under a thin frame that covers the edge of a photo."""
     largest = float(weights.max())
+    yield '<g shape-rendering="crispEdges">'
     for place, weight in enumerate(weights.tolist()):
-        opacity = FOG * (1 - weight / largest) if largest else FOG
         hint = f"<title>{weight:.3f}</title>"
-        yield f'<rect {panel.frame(place)} {paint.ink("paper")} fill-opacity="{opacity:.2f}">{hint}</rect>'
+        veil = _opacity(weight / largest if largest else 0)
+        yield f'<rect {panel.frame(place)} {paint.ink("paper")} fill-opacity="{veil:.2f}">{hint}</rect>'
+    yield "</g>"
+    yield f'<rect {panel.frame()} fill="none" stroke-width="1" {paint.ink("grid")}/>'
     if largest:
         yield f'<rect {panel.frame(int(weights.argmax()))} fill="none" stroke-width="2" {paint.ink("link")}/>'
+
+
+def _opacity(share: float) -> float:
+    return FOG * (1 - share)
+
+
+def _legend(y: Pixels, paint: Paint) -> Iterator[str]:
+    """The fog over a dark ground, from none of the largest weight to all of it, as it lies over a photo."""
+    pieces = 24
+    yield '<g shape-rendering="crispEdges">'
+    yield f"<rect {frame(PAD, y, LEGEND, 10)} {paint.ink('text')}/>"
+    for at in range(pieces):
+        place = frame(PAD + at * LEGEND / pieces, y, LEGEND / pieces, 10)
+        yield f'<rect {place} {paint.ink("paper")} fill-opacity="{_opacity(at / (pieces - 1)):.2f}"/>'
+    yield "</g>"
+    yield f'<rect {frame(PAD, y, LEGEND, 10)} fill="none" stroke-width="1" {paint.ink("grid")}/>'
+    for at, words, side in ((0, "weight 0", "left"), (LEGEND, "the panel's largest", "right")):
+        yield text_element(PAD + at, y + 24, words, side, paint.ink("quiet"), font(CAPTION))
 
 
 def _path(panel: _Panel, places: Sequence[int], paint: Paint) -> Iterator[str]:

@@ -10,11 +10,20 @@ from jaxtyping import Float
 
 from foveate.errors import UsageError
 from foveate.inspect.caption import fit, printable
-from foveate.inspect.figure.element import PageTheme, document, font, painted, px, text_element
+from foveate.inspect.figure.element import PageTheme, colour_bar, document, font, heading, painted, px, text_element
 from foveate.inspect.figure.letter import width
 from foveate.inspect.figure.paint import Paint
 from foveate.inspect.figure.scale import HIDDEN, STEPS
-from foveate.inspect.figure.svg_layout import CAPTION, LABEL, PAD, TITLE, Pixels
+from foveate.inspect.figure.svg_layout import (
+    CAPTION,
+    LABEL,
+    LEGEND,
+    PAD,
+    Pixels,
+    title_height,
+    title_lines,
+    title_width,
+)
 
 if TYPE_CHECKING:  # the import of pictures of alignments must be quick
     from foveate.inspect.trace.track import Track
@@ -60,7 +69,9 @@ def graph_svg(
     roads = _roads(track)
     places, size = _to_scale(track, roads)
     radius = min(LARGEST, max(SMALLEST, 0.3 * _nearest(places)))
-    heading, top = printable(title) if title else "", PAD + TITLE + 4 if title else 0
+    title = printable(title) if title else None
+    lines = title_lines(title, size[0] - 2 * PAD)
+    top = title_height(lines) + 6 if lines else 0
     places = [(x, y + top) for x, y in places]
     outside = len(weights) == 1 and query is None  # a read-out, or the only node
     rows = [] if outside else range(count) if query is None else [query]
@@ -75,11 +86,22 @@ def graph_svg(
         *(_areas(levels, places, radius, paint) if outside else ()),
         *(_node(track, at, places[at], radius, levels, at == query, paint) for at in range(count)),
     ]
-    if heading:
-        parts.insert(0, text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), font(TITLE, bold=True)))
-    wide, high = max(size[0], ceil(2 * PAD + width(heading) * TITLE * 1.1)), size[1] + top
-    description = f"{heading or 'Graph'}. {'; '.join(_spoken(track, levels, 8))}."
-    return document(parts, (wide, high), description, paint, style)
+    words = _meaning(levels, most if carried else None, mean=len(rows) > 1)
+    foot = size[1] + top
+    room = max(LEGEND, *(width(line) * CAPTION for line in words))
+    wide = ceil(max(size[0], 2 * PAD + title_width(lines), 2 * PAD + room))
+    parts = [*heading(lines, paint), *parts, *colour_bar(PAD, foot, LEGEND, paint)]
+    for number, line in enumerate(words):
+        parts.append(text_element(PAD, foot + 24 + number * 16, line, "left", paint.ink("quiet"), font(CAPTION)))
+    description = f"{title or 'Graph'}. {'; '.join(_spoken(track, levels, 8))}."
+    return document(parts, (wide, foot + 24 + 16 * len(words)), description, paint, style)
+
+
+def _meaning(levels: np.ndarray, widest: float | None, *, mean: bool) -> list[str]:
+    """The meaning of colours and widths, in words."""
+    nothing = "0 (grey)" if (levels == 0).any() else "0"
+    lines = [f"{nothing} to {levels.max():.3g}, {'mean of all queries' if mean else 'the largest weight here'}"]
+    return lines if widest is None else [*lines, f"the widest edge has the weight {widest:.3g}"]
 
 
 def graph_lines(

@@ -104,7 +104,7 @@ def faces(text: str, *, bold: bool = False, outlined: bool = True) -> dict[str, 
     """
     own, letters = BOLD if bold else REGULAR, sorted({letter for letter in text if _drawn(letter)})
     missing = tuple(letter for letter in letters if not own.has(letter))
-    faces_of = dict.fromkeys(letters, own) | _elsewhere(missing, outlined)
+    faces_of = dict.fromkeys(letters, own) | _elsewhere(missing, outlined, bold)
     lost = [letter for letter in letters if letter not in faces_of or (faces_of[letter] is own and letter in missing)]
     if lost:
         scripts = sorted({unicodedata.name(letter, "UNNAMED").split()[0].title() for letter in lost})
@@ -122,13 +122,13 @@ def _drawn(letter: str) -> bool:
 
 
 @cache
-def _elsewhere(letters: tuple[str, ...], outlined: bool) -> dict[str, Face]:
+def _elsewhere(letters: tuple[str, ...], outlined: bool, bold: bool) -> dict[str, Face]:
     """Installed fonts for these letters, as few as possible."""
     face_of: dict[str, Face] = {}
     if not letters:
         return face_of
     partly: list[tuple[Face, list[str]]] = []
-    for face in _installed(letters):
+    for face in _installed(letters, bold):
         if outlined and not face.outlined:
             continue
         here = [letter for letter in letters if face.has(letter)]
@@ -145,9 +145,11 @@ def _elsewhere(letters: tuple[str, ...], outlined: bool) -> dict[str, Face]:
     return face_of
 
 
-def _installed(letters: Iterable[str]) -> Iterator[Face]:
-    """All readable fonts of the machine, plain ones first; in a collection, that of the language first."""
-    for path in installed_files():
+def _installed(letters: Iterable[str], bold: bool) -> Iterator[Face]:
+    """All readable fonts of the machine, plain or plainly bold ones first; in a collection, that of the language
+    first.
+    """
+    for path in installed_files(bold):
         try:
             first = Face(path)
             count = int(first.face.count) or 1
@@ -166,8 +168,8 @@ def _foreign(face: Face, letters: Iterable[str]) -> bool:
 
 
 @cache
-def installed_files() -> tuple[Path, ...]:
-    """The font files of the machine, in a fixed order: plain ones first."""
+def installed_files(bold: bool = False) -> tuple[Path, ...]:
+    """The font files of the machine, in a fixed order: plain ones first, or those that are bold and nothing else."""
     paths = [
         path
         for folder in _folders()
@@ -175,11 +177,12 @@ def installed_files() -> tuple[Path, ...]:
         for path in folder.rglob("*")
         if path.suffix.lower() in _KINDS and path.is_file()
     ]
-    return tuple(sorted(paths, key=lambda path: (*_plainness(path.stem.lower()), str(path))))
+    return tuple(sorted(paths, key=lambda path: (*_plainness(path.stem.lower(), bold), str(path))))
 
 
-def _plainness(name: str) -> tuple[int, bool]:
-    return sum(word in name for word in _FANCY), "sans" not in name
+def _plainness(name: str, bold: bool) -> tuple[int, bool]:
+    fancy = sum(word in name for word in _FANCY if word != "bold")
+    return fancy + (("bold" in name) != bold), "sans" not in name
 
 
 def _folders() -> list[Path]:

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from foveate.errors import UsageError
-from foveate.inspect.figure.letter import Face, Run, runs
+from foveate.inspect.figure.letter import Face, Run
 from foveate.inspect.figure.pixel import SIGNATURE
-from foveate.inspect.figure.raster import SVG, own_text
+from foveate.inspect.figure.text_line import SVG, place_of, placed_runs, size_of
 
 _HREF = "href"
-_PAIR = re.compile(r"translate\(([-\d.]+) ([-\d.]+)\)|rotate\(([-\d.]+)\)")
 _STEP = re.compile(r"([MLHVZ])(?:([-\d.]+)(?: ([-\d.]+))?)?")
 _UNUSED = ("BASE", "GDEF", "GPOS", "GSUB", "MATH", "OS/2", "VORG", "cmap", "gasp", "name", "post", "vhea", "vmtx")
 """Tables of a font that are used for layout only; the page contains the positions of glyphs."""
@@ -109,11 +108,16 @@ class _Page:
                 child.attrib = {**element.attrib, **child.attrib}
                 self.add(child)
             return
-        drawn = {"rect": self._rect, "path": self._path, "polygon": self._polygon, "text": self._text}
+        drawn = {"rect": self._rect, "path": self._path, "text": self._text}
+        drawn |= {"polygon": self._points, "polyline": self._points}
         if name == "image":
             self._image(element.attrib)
         elif name in drawn:
             self.operators += ["q", *self._inks(element.attrib), *drawn[name](element), "Q"]
+        elif name != "title":
+            raise UsageError(
+                f"A PDF cannot draw <{name}> of an SVG. Give a drawing of this package with the theme light or dark."
+            )
 
     def _inks(self, look: Mapping[str, str]) -> Iterator[str]:
         for name, operator in (("fill", "rg"), ("stroke", "RG")):
@@ -123,6 +127,8 @@ class _Page:
                 yield f"{_n(red)} {_n(green)} {_n(blue)} {operator}"
         if "stroke" in look:
             yield f"{look.get('stroke-width', '1')} w"
+        if "stroke-dasharray" in look:
+            yield f"[{look['stroke-dasharray']}] 0 d"
         for name, key in (("stroke-opacity", "CA"), ("fill-opacity", "ca")):
             if name in look:
                 veil = f"/{key} {look[name]}"
@@ -150,29 +156,20 @@ class _Page:
             yield f"{_n(x)} {_n(self.size[1] - y)} {'m' if letter == 'M' else 'l'}"
         yield _paint(element.attrib)
 
-    def _polygon(self, element: ElementTree.Element) -> Iterator[str]:
+    def _points(self, element: ElementTree.Element) -> Iterator[str]:
+        """The line through points, which is closed for a polygon."""
         points = [[float(part) for part in point.split(",")] for point in element.attrib["points"].split()]
         for at, (x, y) in enumerate(points):
             yield f"{_n(x)} {_n(self.size[1] - y)} {'l' if at else 'm'}"
-        yield f"h {_paint(element.attrib)}"
+        yield f"{'h ' if element.tag == f'{SVG}polygon' else ''}{_paint(element.attrib)}"
 
     def _text(self, element: ElementTree.Element) -> Iterator[str]:
-        look, text = element.attrib, own_text(element)
-        size, bold = float(look.get("font-size", 12)), look.get("font-weight") == "600"
-        backwards = look.get("direction") == "rtl"
-        x, y, turn = _placed(look)
-        shaped: list[tuple[_Font, list[_Glyph]]] = []
-        for run in runs(text, "rtl" if backwards else "ltr", bold=bold):
-            font = self.fonts.setdefault(run.face, _Font(run.face, f"F{len(self.fonts) + 1}"))
-            shaped.append((font, font.shaped(run)))
-        length = sum(glyph.advance for _, glyphs in shaped for glyph in glyphs) * size
-        share = {"start": 0.0, "middle": 0.5, "end": 1.0}[look.get("text-anchor", "start")]
-        at = -length * (1 - share if backwards else share)
+        size, (x, y, turn) = size_of(element), place_of(element.attrib)
         cos, sin = math.cos(math.radians(turn)), -math.sin(math.radians(turn))
         yield f"{_n(cos)} {_n(sin)} {_n(-sin)} {_n(cos)} {_n(x)} {_n(self.size[1] - y)} cm"
-        for font, glyphs in shaped:
-            yield f"BT /{font.name} {_n(size)} Tf {_n(at)} 0 Td {_shown(font, glyphs, size)} ET"
-            at += sum(glyph.advance for glyph in glyphs) * size
+        for run, at in placed_runs(element):
+            font = self.fonts.setdefault(run.face, _Font(run.face, f"F{len(self.fonts) + 1}"))
+            yield f"BT /{font.name} {_n(size)} Tf {_n(at)} 0 Td {_shown(font, font.shaped(run), size)} ET"
 
     def _image(self, look: Mapping[str, str]) -> None:
         """Embed a PNG; PDF uses the same compressed rows."""
@@ -326,17 +323,6 @@ def _embedded_picture(png: bytes) -> bytes:
         f"{mask}/Length {len(rows)} >>\nstream\n"
     )
     return head.encode() + rows + b"\nendstream"
-
-
-def _placed(look: Mapping[str, str]) -> tuple[float, float, float]:
-    """The position of a text, and its clockwise rotation in degrees."""
-    x, y, turn = float(look.get("x", 0)), float(look.get("y", 0)), 0.0
-    for across, down, degrees in _PAIR.findall(look.get("transform", "")):
-        if degrees:
-            turn = float(degrees)
-        else:
-            x, y = x + float(across), y + float(down)
-    return x, y, turn
 
 
 def _paint(look: Mapping[str, str]) -> str:

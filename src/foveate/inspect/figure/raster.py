@@ -6,13 +6,13 @@ from xml.etree import ElementTree
 
 from foveate.errors import SetupError, UsageError
 from foveate.inspect.alignment import Alignment
-from foveate.inspect.caption import Direction, Reading
-from foveate.inspect.figure.letter import BOLD, REGULAR, Face, runs
+from foveate.inspect.caption import Reading
+from foveate.inspect.figure.letter import BOLD, REGULAR, Face
 from foveate.inspect.figure.pixel import SIGNATURE, chunk, international
 from foveate.inspect.figure.scale import Hue, Scale, Theme
+from foveate.inspect.figure.text_line import SVG, placed_runs
 from foveate.inspect.figure.vector import svg
 
-SVG = "{http://www.w3.org/2000/svg}"
 INCH = 96
 """Pixels of a drawing per inch, as in CSS."""
 DPI = 192
@@ -82,28 +82,20 @@ def _physical(root: ElementTree.Element) -> tuple[str, list[Face]]:
 
 def _set(element: ElementTree.Element) -> set[Face]:
     """Replace a text by runs of one font and one direction, each with its own position; return the fonts."""
-    direction: Direction = "rtl" if element.attrib.pop("direction", "") == "rtl" else "ltr"
-    parts = runs(own_text(element), direction, bold=element.get("font-weight") == "600", outlined=False)
+    line = placed_runs(element, outlined=False)
     for child in list(element):
         element.remove(child)
     element.text = None
-    widths = [run.width * float(element.get("font-size", 12)) for run in parts]
-    share = {"start": 0.0, "middle": 0.5, "end": 1.0}[element.get("text-anchor", "start")]
-    at = float(element.get("x", 0)) - sum(widths) * (1 - share if direction == "rtl" else share)
-    element.attrib.pop("unicode-bidi", None)
+    for name in ("direction", "unicode-bidi"):
+        element.attrib.pop(name, None)
     element.set("text-anchor", "start")
     element.set("{http://www.w3.org/XML/1998/namespace}space", "preserve")
-    for run, wide in zip(parts, widths, strict=True):
-        span = ElementTree.SubElement(element, f"{SVG}tspan", {"x": f"{at:.3f}", "font-family": run.face.family})
+    x = float(element.get("x", 0))
+    for run, at in line:
+        span = ElementTree.SubElement(element, f"{SVG}tspan", {"x": f"{x + at:.3f}", "font-family": run.face.family})
         # The renderer assumes lines from left to right; marks reverse the signs beside right-to-left letters.
         span.text = f"{_RIGHT_TO_LEFT}{run.text}{_RIGHT_TO_LEFT}" if run.direction == "rtl" else run.text
-        at += wide
-    return {run.face for run in parts}
-
-
-def own_text(element: ElementTree.Element) -> str:
-    """The text of an element without its tooltip."""
-    return (element.text or "") + "".join(child.tail or "" for child in element)
+    return {run.face for run, _ in line}
 
 
 def _rendered(drawing: str, used: Iterable[Face], zoom: float) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from foveate.inspect.caption import Direction, Reading, fit, printable, reading_direction
 from foveate.inspect.figure.letter import width as text_width
 from foveate.inspect.figure.scale import Shading
+from foveate.inspect.figure.text_line import wrapped
 
 if TYPE_CHECKING:
     from foveate.inspect.alignment import Alignment
@@ -17,6 +18,8 @@ Pixels = int | float
 
 LABEL, CAPTION, TITLE = 12, 11, 15  # font sizes in pixels
 PAD, GAP = 16, 7  # margins around the picture, and between grid and labels
+RISE = TITLE + 4  # from a line of the title to the next
+TITLED = 400  # the width that a title may have beside a narrower map
 LEGEND, SPACE = 240, 18  # the minimum length of the legend's bar, and the space between its words
 KEY = 12  # the side of a square in the legend for levels outside the scale
 MANY = 64  # beyond this number of rows or columns, the cells become one embedded PNG
@@ -55,6 +58,8 @@ class Layout:
     below: Pixels
     legend: Pixels
     """The length of the legend's bar."""
+    title: tuple[str, ...]
+    """The lines of the title."""
 
     @property
     def mirrored(self) -> bool:
@@ -93,14 +98,29 @@ def arrange(
     )
     beside, beyond = target.widest + GAP, max(lean, 2.4 * CAPTION)
     bar = _bar(shading)
-    needed = max(bar, keys_width(shading), text_width(title or "", bold=True) * TITLE)
-    width = max(beside + pitch * columns + beyond, needed)
+    width = max(beside + pitch * columns + beyond, bar, keys_width(shading))
+    lines = title_lines(title, width)
+    width = max(width, title_width(lines))
     mirrored = source.reading == "rtl"
     left = PAD + (width - beside - pitch * columns if mirrored else beside)
-    upper = PAD + (TITLE + 14 if title else 0) + rise + GAP
+    upper = PAD + title_height(lines) + rise + GAP
     below = max(upper + pitch * rows, upper + 36 + text_width(names[1]) * CAPTION)
     foot = 62 + (KEY + 12 if any(shading.beside()) else 0)
-    return Layout(source, target, pitch, tilt, left, upper, width + 2 * PAD, below + foot + PAD, below, bar)
+    return Layout(source, target, pitch, tilt, left, upper, width + 2 * PAD, below + foot + PAD, below, bar, lines)
+
+
+def title_lines(title: str | None, room: Pixels) -> tuple[str, ...]:
+    """The lines of a title over a picture of some width."""
+    return tuple(wrapped(title, max(room, TITLED) / TITLE, bold=True)) if title else ()
+
+
+def title_height(lines: Sequence[str]) -> int:
+    """The room of a title, with the space below it."""
+    return len(lines) * RISE + 10 if lines else 0
+
+
+def title_width(lines: Sequence[str]) -> Pixels:
+    return max((text_width(line, bold=True) * TITLE for line in lines), default=0)
 
 
 def _bar(shading: Shading) -> Pixels:

@@ -10,11 +10,11 @@ import numpy as np
 from foveate.errors import UsageError
 from foveate.inspect.caption import cell_width, fit, printable
 from foveate.inspect.chart import figure_text, nice_ticks
-from foveate.inspect.figure.element import PageTheme, document, font, frame, painted, px, text_element
+from foveate.inspect.figure.element import PageTheme, document, font, frame, heading, painted, px, text_element
 from foveate.inspect.figure.letter import width
 from foveate.inspect.figure.paint import Paint
 from foveate.inspect.figure.scale import STEPS
-from foveate.inspect.figure.svg_layout import CAPTION, GAP, LABEL, PAD, TITLE, Pixels
+from foveate.inspect.figure.svg_layout import CAPTION, GAP, LABEL, PAD, Pixels, title_height, title_lines
 
 if TYPE_CHECKING:  # the import of pictures of alignments must be quick
     from foveate.inspect.time_alignment import TimeAlignment
@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # the import of pictures of alignments must be quick
 AXIS, WAVE, BANDS = 18, 56, 128
 BOX, TIMES = 22, 14
 """The heights of a label's box, and of the times within it."""
+CALL, ROWS = 17, 3
+"""The height of a row of labels below their boxes, and the most such rows."""
 NARROWEST, WIDEST, SECOND = 560, 4000, 150
 """Pixels of a picture, at least and at most, and of a second."""
 TINT = 12
@@ -42,7 +44,8 @@ def time_svg(
     """A time alignment as an SVG document, with the outline of its sound and with its spectrogram, if they are given.
 
     Every tier has a line of boxes, labels above their times in seconds; boxes that overlap have further lines. A label
-    that is longer than its box is shortened, and its tooltip has all of it. `picture` is a spectrogram by
+    that is longer than its box stands below it; where so many do that they need more than three rows, they are
+    shortened, and their tooltips have all of them. `picture` is a spectrogram by
     `foveate.inspect.spectrogram` that lasts as long as the recording.
 
     Raises `UsageError` for an alignment without labels, and for another picture.
@@ -51,12 +54,13 @@ def time_svg(
     if not tiers:
         raise UsageError(f"{alignment.name} has no labels to draw: nothing was recognised.")
     paint, style = painted(theme)
-    heading = printable(title if title is not None else alignment.name)
+    called = printable(title if title is not None else alignment.name)
     left = PAD + max(width(printable(name)) for name, _ in tiers) * CAPTION + GAP
     wide = min(WIDEST, max(NARROWEST, alignment.seconds * SECOND))
     place = _Place(left, wide / alignment.seconds)
-    y: Pixels = PAD + TITLE + 12
-    parts = [text_element(PAD, PAD + TITLE - 2, heading, "left", paint.ink("text"), font(TITLE, bold=True))]
+    headline = title_lines(called, left + wide - PAD)
+    y: Pixels = PAD + title_height(headline)
+    parts = list(heading(headline, paint))
     parts += _axis(place, alignment.seconds, y, paint)
     y = top = y + AXIS
     if sound is not None:
@@ -75,13 +79,16 @@ def time_svg(
             text_element(left - GAP, y + BOX * 0.68, printable(name), "right", paint.ink("quiet"), font(CAPTION))
         )
         for line in lines:
+            below = _below(place, line, left + wide)
             for label in line:
-                parts += _box(place, label, y, high, paint)
-            y += high + 3
+                parts += _box(place, label, y, high, paint, named=id(label) not in below)
+                if id(label) in below:
+                    parts += _word_below(place, label, below[id(label)], y + high, paint)
+            y += high + 3 + CALL * (1 + max((row for row, _ in below.values()), default=-1))
         y += GAP - 3
     spoken = "; ".join(f"{printable(each.label)} {each.start:.2f} to {each.end:.2f} s" for each in _first(alignment))
     high, wide = ceil(y + PAD - GAP), ceil(left + wide + PAD)
-    return document(parts, (wide, high), f"{heading}. {spoken}.", paint, style)
+    return document(parts, (wide, high), f"{called}. {spoken}.", paint, style)
 
 
 class _Place:
@@ -110,6 +117,24 @@ def _lines(labels: "Sequence[TimedLabel]") -> "list[list[TimedLabel]]":
     return lines
 
 
+def _below(place: _Place, line: "Sequence[TimedLabel]", right: Pixels) -> "dict[int, tuple[int, Pixels]]":
+    """The row and the middle of each label that is too long for its box, and stands below it; none if rows are full."""
+    ends: list[Pixels] = []
+    below = {}
+    for label in line:
+        text, room = printable(label.label), (label.end - label.start) * place.second
+        if not text or width(text) * LABEL <= room - 4:
+            continue
+        half = width(text) * LABEL / 2
+        middle = min(max(place(label.start) + room / 2, place.left + half), right - half)
+        row = next((row for row, end in enumerate(ends) if end + GAP <= middle - half), len(ends))
+        if row == ROWS:
+            return {}
+        ends[row : row + 1] = [middle + half]
+        below[id(label)] = (row, middle)
+    return below
+
+
 def _axis(place: _Place, seconds: float, y: Pixels, paint: Paint) -> Iterator[str]:
     last = -1e9
     for tick in nice_ticks(0.0, seconds, most=max(3, int(seconds * place.second / 70))):
@@ -136,13 +161,24 @@ def _rulers(place: _Place, edges: Sequence[float], top: Pixels, bottom: Pixels, 
     return f'<path d="{lines}" fill="none" stroke-width="1" stroke-opacity="0.6" {paint.ink("link")}/>'
 
 
-def _box(place: _Place, label: "TimedLabel", y: Pixels, high: Pixels, paint: Paint) -> Iterator[str]:
+def _word_below(
+    place: _Place, label: "TimedLabel", where: tuple[int, Pixels], y: Pixels, paint: Paint
+) -> Iterator[str]:
+    """A label under its box, with a line to it."""
+    (row, middle), x = where, place((label.start + label.end) / 2)
+    line = f"M{px(x)} {px(y)}L{px(middle)} {px(y + 4 + row * CALL)}"
+    yield f'<path d="{line}" fill="none" stroke-width="1" {paint.ink("hatch")}/>'
+    text = printable(label.label)
+    yield text_element(middle, y + (row + 1) * CALL - 2, text, "centre", paint.ink("text"), font(LABEL))
+
+
+def _box(place: _Place, label: "TimedLabel", y: Pixels, high: Pixels, paint: Paint, *, named: bool) -> Iterator[str]:
     x, room = place(label.start), (label.end - label.start) * place.second
     text, times = printable(label.label), f"{label.start:.2f}–{label.end:.2f}"
     box = frame(x, y, max(room, 1), high)
     yield f"<rect {box} {paint.level(TINT)}><title>{escape(f'{text}: {times} s')}</title></rect>"
     yield f'<rect {box} fill="none" stroke-width="1" pointer-events="none" {paint.ink("hatch")}/>'
-    middle, shown = x + room / 2, _fitted(text, room - 4)
+    middle, shown = x + room / 2, _fitted(text, room - 4) if named else ""
     if shown:
         yield text_element(middle, y + BOX * 0.68, shown, "centre", paint.ink("text"), font(LABEL))
     if high > BOX and width(times) * (CAPTION - 1) <= room - 2:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from html import escape
-from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +9,20 @@ from jaxtyping import Bool, Int
 
 from foveate.errors import UsageError
 from foveate.inspect.caption import Reading, printable
-from foveate.inspect.figure.element import PageTheme, document, frame, painted, px, text_element
+from foveate.inspect.figure.element import (
+    PageTheme,
+    colour_bar,
+    document,
+    frame,
+    hatching,
+    heading,
+    painted,
+    px,
+    text_element,
+)
 from foveate.inspect.figure.letter import width
 from foveate.inspect.figure.paint import Classed, Paint
-from foveate.inspect.figure.scale import HIDDEN, NAN, STEPS, Hue, Scale, Shading, shaded
+from foveate.inspect.figure.scale import HIDDEN, NAN, Hue, Scale, Shading, shaded
 from foveate.inspect.figure.svg_layout import (
     CAPTION,
     GAP,
@@ -22,7 +31,6 @@ from foveate.inspect.figure.svg_layout import (
     MANY,
     PAD,
     SPACE,
-    TITLE,
     Axis,
     Layout,
     Pixels,
@@ -102,7 +110,7 @@ def _draw(
     place = arrange(alignment, title, names, reading, shading)
     description = f"{title or 'Alignment'}. {alignment.describe()}"
     parts = [
-        *_heading(place, paint, title),
+        *_heading(place, paint),
         *_cells(place, paint, alignment, shading.levels),
         *(_links(place, paint, alignment) if links else ()),
         *_row_labels(place, paint),
@@ -114,10 +122,9 @@ def _draw(
     return document(parts, (place.width, place.height), description, paint, style)
 
 
-def _heading(place: Layout, paint: Paint, title: str | None) -> Iterator[str]:
-    if title:
-        x, side = (place.width - PAD, "right") if place.mirrored else (PAD, "left")
-        yield text_element(x, PAD + TITLE - 2, title, side, paint.ink("text"), f'font-size="{TITLE}" font-weight="600"')
+def _heading(place: Layout, paint: Paint) -> Iterator[str]:
+    x, side = (place.width - PAD, "right") if place.mirrored else (PAD, "left")
+    return heading(place.title, paint, x, side)
 
 
 def _cells(
@@ -128,7 +135,7 @@ def _cells(
     box = frame(place.left, place.top, wide, high)
     hidden = steps == HIDDEN
     if hidden.any():
-        yield from _hatching(paint, place.left, place.top, wide, high)
+        yield from hatching(paint, place.left, place.top, wide, high)
     if max(steps.shape) > MANY:
         yield paint.image(steps[:, ::-1] if place.mirrored else steps, box)
     else:
@@ -156,17 +163,6 @@ def _ground(place: Layout, paint: Paint, hidden: Bool[np.ndarray, "target source
                 f"{paint.level(0)}/>"
             )
     yield "</g>"
-
-
-def _hatching(paint: Paint, x: Pixels, y: Pixels, wide: Pixels, high: Pixels, apart: Pixels = 6) -> Iterator[str]:
-    """Slanted lines over a quiet background, clipped at its edges, without patterns, which old viewers lack."""
-    yield f'<rect x="{px(x)}" y="{px(y)}" width="{px(wide)}" height="{px(high)}" {paint.level(HIDDEN)}/>'
-    lines = []
-    for step in range(1, ceil((wide + high) / apart)):
-        along = step * apart  # where the line x + y = along meets the edges
-        begin, end = max(0.0, along - high), min(along, wide)
-        lines.append(f"M{px(x + begin)} {px(y + along - begin)}L{px(x + end)} {px(y + along - end)}")
-    yield f'<path d="{"".join(lines)}" fill="none" stroke-width="1" {paint.ink("hatch")}/>'
 
 
 def _cross(paint: Paint, x: Pixels, y: Pixels, side: Pixels) -> str:
@@ -266,14 +262,7 @@ def _arrow(paint: Paint, x: Pixels, y: Pixels, to_x: Pixels, to_y: Pixels) -> st
 def _legend(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
     """Draw the colour bar with words below it."""
     x, y = _foot(place), place.below + 36
-    pieces = 25
-    yield '<g shape-rendering="crispEdges">'
-    for i in range(pieces):
-        begin, end = x + place.legend * i // pieces, x + place.legend * (i + 1) // pieces
-        step = STEPS * i // (pieces - 1)
-        yield f'<rect x="{px(begin)}" y="{px(y)}" width="{px(end - begin)}" height="10" {paint.level(step)}/>'
-    yield "</g>"
-    yield f'<rect x="{px(x)}" y="{px(y)}" width="{px(place.legend)}" height="10" fill="none" {paint.ink("grid")}/>'
+    yield from colour_bar(x, y, place.legend, paint)
     for at, says in shading.ticks:
         side = "left" if at == 0 else "right" if at == 1 else "centre"
         yield text_element(x + at * place.legend, y + 24, says, side, paint.ink("quiet"), f'font-size="{CAPTION}"')
@@ -284,7 +273,7 @@ def _keys(place: Layout, paint: Paint, shading: Shading) -> Iterator[str]:
     x, y = _foot(place, keys_width(shading)), place.below + 36 + 34
     for level, words in shading.beside():
         if level == HIDDEN:
-            yield from _hatching(paint, x, y, KEY, KEY, 4)
+            yield from hatching(paint, x, y, KEY, KEY, 4)
         else:
             yield f'<rect x="{px(x)}" y="{px(y)}" width="{KEY}" height="{KEY}" {paint.level(level)}/>'
         if level == NAN:
