@@ -28,14 +28,14 @@ test("a translation opens with both sentences in whole words and nothing else to
 test("a view in a frame of another page stands alone, and keeps its word", async ({ page }) => {
   const strangers = await visit(page, "translation", "#word=query-5&embed=1");
   await expect(page.locator(".told")).toContainText("chemise");
-  for (const part of ["header.bar", ".tools", ".pedigree"]) await expect(page.locator(part)).toBeHidden();
+  for (const part of ["header.bar nav", ".tools", ".pedigree"]) await expect(page.locator(part)).toBeHidden();
   expect((await page.locator(".view").boundingBox())!.y).toBeLessThan(40);
   expect(page.url()).toContain("embed=1");
   await page.goto(`${address("translation")}#view=map&embed=1`);
   await expect(page.locator(".mapbox")).toBeVisible();
   await expect(page.locator(".tools")).toBeHidden();
   await page.evaluate(() => (location.hash = "#view=map"));
-  await expect(page.locator("header.bar")).toBeVisible();
+  await expect(page.locator("header.bar nav")).toBeVisible();
   expect(strangers).toEqual([]);
 });
 

@@ -196,6 +196,19 @@ export function captioned(): Example {
   return { ...made, trace: { ...traceOf(sequences, made.trace.sites), version: 2 } };
 }
 
+export const MEMBERS = 34;
+
+/** A club: whoever joins knows two of those who are there. */
+export function club(): Example {
+  const random = new Random(34);
+  const known = Array.from({ length: MEMBERS - 1 }, (_, at) => at + 1).flatMap((member) => [0, 1].map(() => [member, Math.floor(member * random.next() ** 2)] as const));
+  const edges = [[...known.map(([a]) => a), ...known.map(([, b]) => b)], [...known.map(([, b]) => b), ...known.map(([a]) => a)]] as const;
+  const site: Site = { ...SITE, name: "layer.0", kind: "graph", queries: MEMBERS, keys: MEMBERS, query: "members", key: "members" };
+  const given = { query: half([1, MEMBERS, 4], random.array(4 * MEMBERS)), key: half([1, MEMBERS, 4], random.array(4 * MEMBERS)) };
+  const members = { kind: "nodes" as const, labels: Array.from({ length: MEMBERS }, (_, at) => String(at + 1)), edges };
+  return { trace: traceOf({ members }, [site]), tensors: [finished(site, given)] };
+}
+
 /** A sentence that looks at itself, with notes at its places. */
 export function noted(labels: string[], notes: string[]): Example {
   const made = pair(labels, labels, labels.map((_, at) => [at, (at + 1) % labels.length]));

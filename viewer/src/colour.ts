@@ -126,6 +126,7 @@ export const differenceColour = (theme: Theme, t: number): string => {
 
 /** Black or white, whichever is read better on a colour. */
 export function readableOn(scale: Scale, theme: Theme, t: number): string {
+  if (Number.isNaN(t)) return theme === "light" ? "#fff" : "#000";
   const colour = colourAt(scale, theme, t);
   const [r, g, b] = [colour & 255, (colour >> 8) & 255, (colour >> 16) & 255].map((c) => ((c / 255 + 0.055) / 1.055) ** 2.4) as [number, number, number];
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000" : "#fff";

@@ -118,7 +118,7 @@ export function nodes(app: App, sequence: Sequence, length: number, listener: Li
       const name = app.label("key", at);
       const inside = context.measureText(name).width < 1.8 * size;
       context.direction = direction(name);
-      context.fillStyle = inside && !plain ? readableOn(scale, theme, t) : css(ink.text);
+      context.fillStyle = inside && t !== null ? readableOn(scale, theme, t) : css(ink.text);
       if (inside) context.fillText(name, x, y);
       else if (at === query || at === key || roomy || (t !== null && t > 0.2)) named.push(() => context.fillText(name, Math.min(Math.max(x, widest / 2), width - widest / 2), y + size + 9));
     });

@@ -9,7 +9,7 @@ import { unitOf, type Side } from "./units";
 export const LEFT = 112;
 export const TOP = 96;
 const FAMILY = 'system-ui, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", "DejaVu Sans", sans-serif';
-const [LARGEST, SMALLEST] = [12, 9];
+const [LARGEST, SMALLEST] = [12, 8];
 /** Every so many units a name at most; farther away, numbers tell more. */
 const SPARSE = 4;
 /** Scripts that are written downwards, one letter under the other, rather than laid on their side. */
@@ -17,7 +17,7 @@ const DOWNWARDS = /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Scri
 
 /** How units of so many pixels are named: each, every second …, or not at all (0), and in which size. */
 export function naming(zoom: number): { every: number; size: number } {
-  const every = Math.max(1, Math.ceil((SMALLEST + 1) / zoom));
+  const every = Math.max(1, Math.ceil(SMALLEST / zoom));
   return { every: every > SPARSE ? 0 : every, size: Math.max(SMALLEST, Math.min(LARGEST, Math.floor(zoom * every) - 1)) };
 }
 

@@ -25,6 +25,9 @@ import { story } from "./story";
 import { text } from "./text";
 import { unitOf } from "./units";
 
+/** Where everything but the tabs waits behind "More", as the style sheet has it. */
+const PHONE = "(max-width:600px)";
+
 interface Shown {
   element: HTMLElement;
   close(): void;
@@ -37,8 +40,9 @@ export class Shell {
   private readonly choices = h("div", { className: "controls" });
   private readonly help: HTMLDialogElement;
   private readonly finder: { element: HTMLElement; input: HTMLInputElement };
-  /** Whether the reader asked for the choices, or had enough of them; the story begins without. */
+  /** Whether the reader asked for the choices, or had enough of them; the story and phones begin without. */
   private readonly wanted = signal<boolean | null>(null);
+  private readonly narrow = signal(false);
   private readonly share: HTMLElement;
   private current: Shown | null = null;
   private map: MapView | null = null;
@@ -61,6 +65,9 @@ export class Shell {
     const tools = h("section", { className: "tools" }, this.choices, this.finder.element);
     const gone = h("div", { className: "gone", role: "alert" });
     replace(root, bar, tools, gone, this.body, footer, this.help, told.element);
+    const phone = matchMedia(PHONE);
+    this.narrow.value = phone.matches;
+    phone.addEventListener("change", () => (this.narrow.value = phone.matches));
     effect(() => tools.setAttribute("aria-label", app.say("tools")));
     effect(() => {
       const retry = (): void => void app.provider.ping().then((back) => back && location.reload());
@@ -70,7 +77,10 @@ export class Shell {
     effect(() => this.drawBar(bar));
     effect(() => this.drawTools());
     effect(() => (tools.hidden = !this.choosing));
-    effect(() => (bar.hidden = origin.hidden = app.embedded.value));
+    effect(() => {
+      origin.hidden = app.embedded.value;
+      bar.classList.toggle("unseen", app.embedded.value);
+    });
     effect(() => {
       const view = app.view.value;
       // A story of words and one of a picture have nothing in common.
@@ -93,7 +103,7 @@ export class Shell {
   }
 
   private get choosing(): boolean {
-    return !this.app.embedded.value && (this.wanted.value ?? this.app.view.value !== "story");
+    return !this.app.embedded.value && (this.wanted.value ?? (this.app.view.value !== "story" && !this.narrow.value));
   }
 
   private views(): View[] {
@@ -113,13 +123,17 @@ export class Shell {
   private drawBar(bar: HTMLElement): void {
     const { app } = this;
     const tabs = this.views().map((view) => h("button", { className: "tab", "aria-current": app.view.value === view ? "page" : null, onclick: () => this.turn(view) }, viewName(app, view)));
+    const nav = h("nav", { "aria-label": app.say("title") }, ...tabs);
     const model = modelOf(app.trace);
     const more = h("button", { className: "tab more", "aria-expanded": String(this.choosing), onclick: () => (this.wanted.value = !this.choosing) }, app.say("more"));
-    refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, model)) : null), h("nav", { "aria-label": app.say("title") }, ...tabs), this.share, more,
+    refill(bar, h("h1", {}, app.say("title"), model ? h("small", {}, h("bdi", {}, model)) : null), nav, this.share, more,
       this.choosing ? h("div", { className: "settings" },
         choice(app.say("theme"), (["auto", "light", "dark"] as const).map((name) => [name, app.say(`theme.${name}`)] as const), app.choice.value, (name) => (app.choice.value = name)),
         choice(app.say("language"), Object.entries(LANGUAGES) as [Language, string][], app.language.value, (name) => (app.language.value = name)),
         h("button", { onclick: () => this.openHelp(), title: "?" }, app.say("help"))) : null);
+    // A row of tabs that scrolls shows the present one in its middle, once the page has its direction.
+    const middle = (element: Element | null): number => (element ? element.getBoundingClientRect().left + element.clientWidth / 2 : NaN);
+    requestAnimationFrame(() => (nav.scrollLeft += middle(nav.querySelector("[aria-current]")) - middle(nav) || 0));
   }
 
   private drawTools(): void {

@@ -217,7 +217,7 @@ function painted(app: App, { symbol, numbers }: Step, hidden: boolean[] | null, 
     const weight = typeof figure === "number" ? figure : NaN;
     const value = hidden?.[at] ? null : scale === "lift" ? lift(weight, 1 / seen) : weight;
     cell.style.backgroundColor = cellColour(scale, theme, value);
-    cell.style.color = !value ? css(INK[theme].text) : readableOn(scale, theme, Math.min(1, Math.max(0, strength(scale, value))));
+    cell.style.color = value === null || value === 0 ? css(INK[theme].text) : readableOn(scale, theme, Math.min(1, Math.max(0, strength(scale, value))));
   };
 }
 

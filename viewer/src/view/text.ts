@@ -121,7 +121,7 @@ function paint(app: App, box: HTMLElement, row: readonly (number | null)[], seen
     if (weight !== null) {
       const value = scale === "lift" ? lift(weight, 1 / seen) : weight;
       span.style.backgroundColor = cellColour(scale, theme, value);
-      span.style.color = weight === 0 || Number.isNaN(weight) ? "" : readableOn(scale, theme, Math.max(0, strength(scale, value)));
+      span.style.color = weight === 0 ? "" : readableOn(scale, theme, Math.max(0, strength(scale, value)));
     }
     return span;
   });
