@@ -24,6 +24,19 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f" Did you mean {similar[0]!r}?" if similar else ""
 
 
+def names_like(word: str, names: Iterable[str]) -> str:
+    """A sentence on the names that are similar to a word, or else on some of all.
+
+    >>> names_like("n21", ["n1", "n2", "n12", "b"]), names_like("x", ["n1", "n2"])
+    ('Similar names are: n2, n12, n1.', 'Some names are: n1, n2.')
+    """
+    import difflib
+
+    names = list(names)
+    similar = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    return f"{'Similar' if similar else 'Some'} names are: {listing(similar or names, 3)}."
+
+
 def counted(count: int, noun: str) -> str:
     """A number with its noun, in singular or plural.
 

@@ -1,4 +1,4 @@
-"""What conftest.py makes of jaxtyping's checker refuses what jaxtyping refuses."""
+"""The checker of shapes that the tests use (shape_checker.py) refuses what jaxtyping refuses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

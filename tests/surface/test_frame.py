@@ -93,6 +93,25 @@ def test_a_recording_gets_a_label_track_in_each_format(data: Path, run: Path, tm
     assert tuple(line.split("\t")[1] for line in columns) == labelled.labels
 
 
+def test_the_times_of_a_stretch_are_those_of_its_file(data: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
+    recording = data.parent / "0.wav"
+    samples, rate = soundfile.read(recording, dtype="int16")
+    soundfile.write(tmp_path / "cut.wav", samples[rate // 10 : 2 * rate // 5], rate)
+    for way, columns in (("audacity", 2), ("columns", 1)):
+        options = ("--columns",) if way == "columns" else ("--format", way)
+        part, cut = (
+            [line.split("\t") for line in foveate("tag", run, name, *options).out.splitlines()]
+            for name in (f"{recording}:0.1-0.4", tmp_path / "cut.wav")
+        )
+        assert [row[columns:] for row in part] == [row[columns:] for row in cut]
+        for one, other in zip(part, cut, strict=True):
+            assert [float(cell) for cell in one[:columns]] == pytest.approx(
+                [0.1 + float(cell) for cell in other[:columns]]
+            )
+    said = foveate("tag", run, f"{recording}:0.1-0.4", "--format", "ctm").out
+    assert {line.split()[0] for line in said.splitlines()} == {str(recording)}
+
+
 def test_a_bad_recording_does_not_end_the_others_and_a_pipe_is_one_of_them(
     data: Path, run: Path, tmp_path: Path, foveate: Any
 ) -> None:

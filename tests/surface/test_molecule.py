@@ -181,6 +181,11 @@ def test_names_of_molecules_in_files_of_lines_have_a_column(foveate: Any, folder
     assert [line.count("\t") for line in both] == [2, 2, 2, 2]
     plain = foveate("predict", folder / "run", folder / "plain.smi").out.splitlines()
     assert plain == ["smiles\tsolubility", f"CCO\t{rows[0][2]}"]
+    for empty in ("", " "):
+        beside = foveate("predict", folder / "run", empty, "CCO")
+        assert (beside.code, beside.out) == (3, f"\nCCO\t{rows[0][2]}\n")
+        assert "The SMILES are empty, and a molecule needs an atom" in beside.err
+        assert "1 of 2 inputs could not be read" in beside.err
     refused = foveate("predict", folder / "run", "CC O")
     assert (refused.code, refused.out) == (3, "")
     assert "'CC' are followed by text after a space, 'O'" in refused.err

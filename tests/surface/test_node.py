@@ -82,6 +82,15 @@ def test_predict_prints_classes_of_nodes_by_name_or_of_all(run: Path, foveate: A
     assert foveate("predict", run, "n5", "--probabilities").out.split("\t")[1].endswith(" land")
 
 
+def test_an_unknown_node_does_not_end_the_answers_of_others(run: Path, foveate: Any) -> None:
+    said = foveate("predict", run, "n5", "n500", "x", "n10")
+    assert said.code == 3
+    assert [line.partition("\t")[0] for line in said.out.splitlines()] == ["n5", "", "", "n10"]
+    assert "no node 'n500'. Similar names are: n50, n5" in said.err
+    assert "no node 'x'. Some names are: n0, n1, n2 and 57 more." in said.err
+    assert "2 of 4 inputs could not be read" in said.err
+
+
 def test_evaluation_is_of_the_test_nodes_and_of_other_graphs(
     run: Path, data: tuple[Path, Path], foveate: Any, tmp_path: Path
 ) -> None:
@@ -272,7 +281,7 @@ def test_the_example_trains_models_and_keeps_their_figures(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("predict", "RUN", "n500"), "The graph has no node 'n500'. Did you mean 'n50'?"),
+        (("predict", "RUN", "n500"), "The graph has no node 'n500'. Similar names are: n50, n5"),
         (("predict", "RUN", "--nodes", "x.tsv"), "--nodes goes with --edges"),
         (("evaluate", "RUN", "--data", "x.tsv"), "is not scored with --data. Use --edges."),
         (("evaluate", "RUN", "--nodes", "x.tsv"), "--nodes goes with --edges"),

@@ -18,9 +18,12 @@ import soundfile
 import torch
 from safetensors.torch import load_file
 
+from foveate.data.audio_file import Clip
 from foveate.data.synthetic import tones
 from foveate.data.tokeniser import SPECIALS
+from foveate.decode import CTCConfig
 from foveate.inspect import read_trace
+from foveate.tasks.transcribe.use import Transcriber
 
 RATE = 8_000
 QUICK = ("--no-tune", "--threads", "1", "--quiet")
@@ -190,6 +193,24 @@ def test_the_best_texts_have_scores_that_fall(clips: Path, run: Path, foveate: A
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
     scores = [float(row[1]) for row in rows[:3]]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_the_times_of_a_stretch_are_those_of_its_file(clips: Path, run: Path, tmp_path: Path) -> None:
+    """A file that has only the stretch has the same words, earlier; a TextGrid ends with the file, or the stretch."""
+    samples, rate = soundfile.read(clips.parent / "00.wav", dtype="int16")
+    begin, end = rate // 4, len(samples) - 3
+    soundfile.write(tmp_path / "cut.wav", samples[begin:end], rate)
+    transcriber = Transcriber.load(run)
+    stretch = Clip(clips.parent / "00.wav", 0.25, end / rate)
+    whole, part, cut = (transcriber.align(one, "a") for one in (clips.parent / "00.wav", stretch, tmp_path / "cut.wav"))
+    assert part.name == str(clips.parent / "00.wav")
+    assert part.seconds == pytest.approx(end / rate)
+    for one, other in zip(part.tier("words"), cut.tier("words"), strict=True):
+        assert (one.start, one.end) == pytest.approx((0.25 + other.start, 0.25 + other.end))
+    assert (whole.seconds, cut.seconds) == pytest.approx((len(samples) / rate, (end - begin) / rate))
+    assert f"xmax = {whole.seconds:g}" in whole.text_grid()
+    (transcript,) = transcriber.transcribe([stretch], config=CTCConfig())
+    assert transcript.times is None or transcript.times.seconds == part.seconds
 
 
 def test_times_are_written_in_every_format(clips: Path, run: Path, foveate: Any) -> None:

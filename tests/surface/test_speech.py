@@ -10,8 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from foveate import voice
 from foveate.data.waveform import wav
 from foveate.errors import UsageError
+from foveate.tasks.speak.side import SpeakSide
 from foveate.tasks.speak.use import Speaker
 
 RATE = 8_000
@@ -67,6 +69,24 @@ def test_a_text_becomes_a_file_and_several_become_a_folder(run: Path, tmp_path: 
     assert foveate("speak", run, "abc", "d", "--out", tmp_path / "both").code == 0
     assert (tmp_path / "both" / "1.wav").read_bytes() == (tmp_path / "abc.wav").read_bytes()
     assert (tmp_path / "both" / "2.wav").exists()
+
+
+def test_speech_that_ends_at_once_is_remarked(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(voice, "_quiet", False)
+    speaker = Speaker.load(run)
+    with torch.no_grad():
+        speaker.model.output.bias[40::41] = 100.0
+    side = SpeakSide()
+    assert side._spoken(speaker, "abcd", 2).seconds < 0.1
+    assert "Text 2 lasts 0.0" in (said := capsys.readouterr().err)
+    assert "for 4 letters, which nobody could say so fast. The model has not learnt to speak it" in said
+    with torch.no_grad():
+        speaker.model.output.bias[40::41] = -100.0
+    speaker.max_frames = 50
+    side._spoken(speaker, "abcd", 2)
+    assert "nobody could say" not in capsys.readouterr().err
 
 
 def test_speech_that_does_not_end_is_cut_at_the_limit(run: Path) -> None:

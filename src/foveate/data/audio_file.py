@@ -68,6 +68,15 @@ class Clip:
         return f"{self.path}:{self.start:.2f}-{'' if self.end is None else f'{self.end:.2f}'}"
 
 
+def place_of(thing: object) -> tuple[str, float]:
+    """The name of the file that a thing is read from, and where the thing begins in it, in seconds.
+
+    >>> place_of(Clip(Path("talk.flac"), 1.25, 3.0)), place_of("talk.flac")
+    (('talk.flac', 1.25), ('talk.flac', 0.0))
+    """
+    return (str(thing.path), thing.start) if isinstance(thing, Clip) else (str(thing), 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Recording:
     """Samples of one channel, from −1 to 1, with their rate in samples per second.

@@ -95,8 +95,7 @@ def read_smiles(path: Path | str, *, smiles: str | None = None) -> list[WrittenM
     In a file of lines, such as `.smi`, text after the first space or tab is the name of a molecule, and the first line
     may be a title that begins with the word SMILES.
     """
-    suffixes = [suffix for suffix in Path(path).suffixes if suffix not in PACKED]
-    if suffixes and suffixes[-1] in (".csv", ".tsv"):
+    if _kind(path) in (".csv", ".tsv"):
         rows = _rows(path)
         if not rows:
             raise DataError(f"{path} is empty. {FORM}")
@@ -110,7 +109,13 @@ def read_smiles(path: Path | str, *, smiles: str | None = None) -> list[WrittenM
 
 
 def _is_sdf(path: Path | str) -> bool:
-    return [suffix.lower() for suffix in Path(path).suffixes if suffix not in PACKED][-1:] == [".sdf"]
+    return _kind(path) == ".sdf"
+
+
+def _kind(path: Path | str) -> str:
+    """The last ending that is not of packing, in lower case; empty without one."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix not in PACKED), "")
 
 
 def _rows(path: Path | str) -> list[tuple[int, list[str]]]:
@@ -121,8 +126,7 @@ def _rows(path: Path | str) -> list[tuple[int, list[str]]]:
         cells = [(one.line, [one.smiles, *(one.values.get(name, "") for name in names)]) for one in records]
         return [(1, ["", *names]), *cells] if records else []
     lines = [f"{line}\n" for line in read_lines(path)]
-    suffixes = [suffix for suffix in Path(path).suffixes if suffix not in PACKED]
-    tabs = suffixes[-1:] == [".tsv"] or (suffixes[-1:] != [".csv"] and bool(lines) and "\t" in lines[0])
+    tabs = _kind(path) == ".tsv" or (_kind(path) != ".csv" and bool(lines) and "\t" in lines[0])
     try:
         reader = csv.reader(lines, delimiter="\t" if tabs else ",", strict=True)
         return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]

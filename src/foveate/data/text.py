@@ -221,9 +221,9 @@ def _open(path: Path | str) -> contextlib.AbstractContextManager[BinaryIO]:
         return contextlib.nullcontext(sys.stdin.buffer)  # standard input stays open
     path = Path(path)
     try:
-        if path.suffix == ".gz":
+        if path.suffix.lower() == ".gz":
             return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, gzip.open(path, "rb")), 1 << 16))
-        if path.suffix == ".xz":
+        if path.suffix.lower() == ".xz":
             return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, lzma.open(path, "rb")), 1 << 16))
         return open(path, "rb")
     except FileNotFoundError:
@@ -248,7 +248,7 @@ def _line(raw: bytes, name: str, number: int, offset: int) -> str:
 
 
 def _convert(name: str, encoding: str) -> str:
-    unpack = {".gz": "gzip -dc", ".xz": "xz -dc"}.get(Path(name).suffix)
+    unpack = {".gz": "gzip -dc", ".xz": "xz -dc"}.get(Path(name).suffix.lower())
     command = f"iconv -f {encoding} -t UTF-8"
     if name == STDIN:
         return f"If it is {encoding}, convert it in the pipe: … | {command} | foveate …"

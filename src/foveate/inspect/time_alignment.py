@@ -128,6 +128,19 @@ class TimeAlignment:
         merged = cls.of_frames(whole, [stretch(row) or (0, 0) for row in rows], words=alone, **place)
         return replace(pieces, tiers={**pieces.tiers, "words": merged.tier("words")})
 
+    def placed(self, start: float, *, name: str, seconds: float) -> "TimeAlignment":
+        """The same labels in a file: this recording begins in it at `start`, and lasts for `seconds`.
+
+        >>> words = TimeAlignment(name="a", seconds=0.9, tiers={"words": (TimedLabel("one", 0.5, 0.75),)})
+        >>> words.placed(3.0, name="talk.wav", seconds=1.0)
+        <TimeAlignment of talk.wav: one 3.50–3.75 s>
+        """
+        tiers = {
+            tier: tuple(replace(label, start=start + label.start, end=start + label.end) for label in labels)
+            for tier, labels in self.tiers.items()
+        }
+        return TimeAlignment(name=name, seconds=start + max(seconds, self.seconds), tiers=tiers)
+
     def tier(self, name: str) -> tuple[TimedLabel, ...]:
         """The labels of a tier. Raises UsageError if it does not exist."""
         if name not in self.tiers:

@@ -43,9 +43,10 @@ def test_molecules_are_those_that_are_drawn_with_their_values_and_names(path: Pa
 def test_packed_files_and_files_without_a_last_mark_have_the_same_records(path: Path, tmp_path: Path) -> None:
     text = path.read_text()
     (tmp_path / "packed.SDF.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "PACKED.SDF.GZ").write_bytes(gzip.compress(text.encode()))
     (tmp_path / "open.sdf").write_text(text.removesuffix("$$$$\n"))
     (tmp_path / "more.sdf").write_text(text + "\n\n")
-    for name in ("packed.SDF.gz", "open.sdf", "more.sdf"):
+    for name in ("packed.SDF.gz", "PACKED.SDF.GZ", "open.sdf", "more.sdf"):
         assert read_smiles(tmp_path / name) == read_smiles(path)
 
 

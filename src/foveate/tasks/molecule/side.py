@@ -151,7 +151,7 @@ class MoleculeSide(Side):
     def use(self, arguments: argparse.Namespace) -> None:
         require_used(arguments, dict.fromkeys(("edges", "nodes", "probabilities"), "nodes"), (), "for molecules")
         predictor = self.load(arguments.run)
-        names = (name for chunk in chunks(arguments.inputs) for name in chunk if name.strip())
+        names = (name for chunk in chunks(arguments.inputs) for name in chunk if arguments.inputs or name.strip())
         column = predictor.config.data.smiles
         named = any(_has_names(name, column) for name in arguments.inputs)
         intake = Intake(arguments.command, names, lambda name: _lines(name, column, named=named))
@@ -307,7 +307,7 @@ def _read_test(config: MoleculeConfig, path: str, targets: Targets) -> MoleculeT
 
 
 def _is_file(name: str) -> bool:
-    return name.endswith(TABLES) or os.path.isfile(name)  # which answers for names of any length
+    return name.lower().endswith(TABLES) or os.path.isfile(name)  # which answers for names of any length
 
 
 def _lines(name: str, column: str | None, *, named: bool) -> Iterator[Line]:

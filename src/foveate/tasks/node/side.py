@@ -2,7 +2,7 @@
 
 import argparse
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from foveate.metrics import Score
 from foveate.storage.draft import require_writable, write_lines
 from foveate.suggestion import counted
 from foveate.tasks.exported import Exported, Note
+from foveate.tasks.intake import Intake
 from foveate.tasks.labelling import KEYS
 from foveate.tasks.labelling_side import class_rows
 from foveate.tasks.node import TASK
@@ -99,8 +100,9 @@ class NodeSide(Side):
         if whole:
             header = ("node", *classes) if arguments.probabilities else ("node", "class", "probability")
             print(shown("\t".join(header)))
-        for one in classifier.classify(arguments.inputs or None):
-            print(shown(_line(one, classes, whole=whole, probabilities=arguments.probabilities)), flush=not whole)
+        for one in classifier.classify() if whole else _named(classifier, arguments):
+            line = "" if one is None else _line(one, classes, whole=whole, probabilities=arguments.probabilities)
+            print(shown(line), flush=not whole)
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
         unused = dict.fromkeys(("precision", "beam", "set", "metrics"), "runs that write texts")
@@ -212,6 +214,12 @@ class NodeSide(Side):
         chosen = super().data_settings(settings)
         chosen["data"] = {name: part for name, part in chosen["data"].items() if name not in ("sampling", "scale")}
         return chosen
+
+
+def _named(classifier: NodeClassifier, arguments: argparse.Namespace) -> Iterator[ClassifiedNode | None]:
+    """The classes of the nodes that the arguments name; None for a name that the graph does not have."""
+    intake = Intake(arguments.command, arguments.inputs, lambda name: iter([name]))
+    return (answer for _, answer in intake.answers(classifier.classify, together=len(arguments.inputs)))
 
 
 def _test_nodes(classifier: NodeClassifier, name: str) -> Int[np.ndarray, " nodes"]:

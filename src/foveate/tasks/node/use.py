@@ -23,7 +23,7 @@ from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Pedigree
 from foveate.nn.graph_layer import GraphAttention
 from foveate.nn.neighbourhood import Neighbourhood
-from foveate.suggestion import counted, did_you_mean
+from foveate.suggestion import counted, names_like
 from foveate.tasks.labelling import Predicted
 from foveate.tasks.node.task import NodeConfig, NodeModel, stored_graph
 from foveate.tasks.run_model import saved, trained
@@ -86,7 +86,7 @@ class NodeClassifier(Looking):
     def number(self, name: str) -> int:
         """The number of a node. Raises DataError for a name that the graph does not have."""
         if name not in self._numbers:
-            raise DataError(f"The graph has no node {name!r}.{did_you_mean(name, self._numbers)}")
+            raise DataError(f"The graph has no node {name!r}. {names_like(name, self._numbers)}")
         return self._numbers[name]
 
     def classify(self, names: Iterable[str] | None = None) -> list[ClassifiedNode]:

@@ -49,6 +49,8 @@ BATCH = 6_000
 PACE = 1.0
 """Seconds of one core that a step takes."""
 SAMPLES = 6
+SHORTEST, FASTEST = 0.1, 0.02
+"""Seconds of any speech and of a letter; shorter speech is remarked. People say about fifteen letters a second."""
 
 
 class SpeakSide(Side):
@@ -157,6 +159,12 @@ class SpeakSide(Side):
             say(
                 f"Text {number} was cut at {speech.seconds:.1f} s, the longest speech of this model. Shorten the text, "
                 "or train for longer."
+            )
+        letters = sum(letter.isalnum() for letter in text)
+        if speech.seconds < max(SHORTEST, FASTEST * letters):
+            say(
+                f"Text {number} lasts {speech.seconds:.2f} s for {counted(letters, 'letter')}, which nobody could say "
+                "so fast. The model has not learnt to speak it: train for longer, or on more recordings."
             )
         return speech.recording
 

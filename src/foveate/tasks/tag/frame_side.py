@@ -285,7 +285,7 @@ def _written(labelled: LabelledFrames, way: str) -> str:
         return "".join(f"{shown(line)}\n" for line in str(labelled).splitlines())
     if way == "columns":
         size, clock = len(labelled.labels), labelled.clock
-        stamps = range(size) if clock is None else [f"{time:.4f}" for time in clock.centres(size)]
+        stamps = range(size) if clock is None else [f"{labelled.start + time:.4f}" for time in clock.centres(size)]
         rows = zip(stamps, map(shown, labelled.labels), labelled.probabilities, strict=True)
         return "".join(f"{stamp}\t{label}\t{sure:.4f}\n" for stamp, label, sure in rows)
     times = labelled.times

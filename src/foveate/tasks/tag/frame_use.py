@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from foveate.data.audio_file import place_of
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.label_track import LabelTrack, Segment
@@ -44,7 +45,11 @@ class LabelledFrames:
     probabilities: tuple[float, ...]
     clock: Clock | None = None
     seconds: float | None = None
-    """The length of the recording, where it is known."""
+    """The length of the recording, or of the stretch of it, where it is known."""
+    file: str | None = None
+    """The file of a stretch."""
+    start: float = 0.0
+    """The beginning of a stretch in its file, in seconds; times are those of the file."""
     remarks: tuple[str, ...] = ()
     """Notes for the user on the recording, such as silence or another rate."""
 
@@ -52,8 +57,8 @@ class LabelledFrames:
     def segments(self) -> tuple[Segment, ...]:
         """Runs of equal labels, in seconds; without a clock, numbers of vectors.
 
-        A frame lasts from half a hop before its centre to half a hop after it. The first begins at 0, and the last ends
-        with the recording.
+        A frame lasts from half a hop before its centre to half a hop after it. The first begins with the recording, and
+        the last ends with it. Times of a stretch are counted from the beginning of its file.
         """
         begin, segments = 0, list[Segment]()
         for label, run in groupby(self.labels):
@@ -73,8 +78,8 @@ class LabelledFrames:
             sure = min(sum(self.probabilities[begin:end]) / (end - begin), 1.0)
             labels.append(TimedLabel(segment.label, segment.start, segment.end, sure))
             begin = end
-        seconds = max(self.seconds or 0.0, self._edge(len(self.labels)))
-        return TimeAlignment(name=self.name, seconds=seconds, tiers={"labels": tuple(labels)})
+        seconds = max(self.start + (self.seconds or 0.0), self._edge(len(self.labels)))
+        return TimeAlignment(name=self.file or self.name, seconds=seconds, tiers={"labels": tuple(labels)})
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -92,11 +97,13 @@ class LabelledFrames:
         return "\n".join(f"{one.start:{form}}\t{one.end:{form}}\t{one.label}" for one in self.segments)
 
     def _edge(self, frame: int) -> float:
-        if self.clock is None or frame == 0:
+        if self.clock is None:
             return float(frame)
+        if frame == 0:
+            return self.start
         if frame == len(self.labels) and self.seconds is not None:
-            return max(self.seconds, self.clock.first + self.clock.hop * (frame - 1))
-        return self.clock.first + self.clock.hop * (frame - 0.5)
+            return self.start + max(self.seconds, self.clock.first + self.clock.hop * (frame - 1))
+        return self.start + self.clock.first + self.clock.hop * (frame - 0.5)
 
 
 class FrameLabeller(Looking):
@@ -137,6 +144,7 @@ class FrameLabeller(Looking):
         """
         results, read = list[LabelledFrames](), [self.row(thing) for thing in things]
         for thing, row, logs in zip(things, read, self._log_probabilities(read), strict=True):
+            file, start = place_of(thing)
             numbers = self._best(logs, self.smoothing)
             sure = logs.exp().gather(1, numbers[:, None])[:, 0]
             results.append(
@@ -146,6 +154,8 @@ class FrameLabeller(Looking):
                     probabilities=tuple(sure.tolist()),
                     clock=self.vocabulary.clock,
                     seconds=self._seconds(thing),
+                    file=file,
+                    start=start,
                     remarks=row.remarks,
                 )
             )

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from foveate.attention import Attention, Visibility
+from foveate.data.audio_file import place_of
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.reader import RowMaker
@@ -62,7 +63,7 @@ class Transcript:
 
     @property
     def words(self) -> tuple[TimedLabel, ...]:
-        """Each word with its start and end, in seconds from the beginning of the recording."""
+        """Each word with its start and end, in seconds from the beginning of the file, also of a stretch of it."""
         return self.times.tier("words") if self.times else ()
 
 
@@ -132,13 +133,15 @@ class Transcriber(Writer):
         """
         _require_several(things)
         rows = [self.row(thing) for thing in things]
-        return self.of_rows(rows, [str(thing) for thing in things], config=config)
+        transcripts = self.of_rows(rows, [str(thing) for thing in things], config=config)
+        pairs = zip(transcripts, things, strict=True)
+        return [replace(one, times=one.times and self._placed(one.times, thing)) for one, thing in pairs]
 
     @torch.inference_mode()
     def of_rows(
         self, rows: Sequence[Any], names: Sequence[str], *, config: RecognitionConfig | None = None
     ) -> list[Transcript]:
-        """The texts of rows of vectors, with their names."""
+        """The texts of rows of vectors, with their names. Times begin with the first vector."""
         config = self.config if config is None else config
         remarks = [getattr(row, "remarks", ()) for row in rows]
         results = [Transcript(name, remarks=one) for name, one in zip(names, remarks, strict=True)]
@@ -172,7 +175,7 @@ class Transcriber(Writer):
             raise DataError(
                 f"{thing} is too short for the text: it has {int(encoded.lengths[0])} outputs for {len(tokens)} tokens."
             )
-        return times
+        return self._placed(times, thing)
 
     def trace(self, text: Any, target: str | None = None) -> Trace:
         """The model's attention in a recording while it writes its transcript, or a given one: in the encoder, of the
@@ -227,6 +230,12 @@ class Transcriber(Writer):
                 "in the training data."
             )
         return self.tokeniser.encode(formed)
+
+    def _placed(self, times: TimeAlignment, thing: Any) -> TimeAlignment:
+        """Times in the file of a thing, which lasts longer than its vectors."""
+        rows: Any = self.rows
+        name, start = place_of(thing)
+        return times.placed(start, name=name, seconds=rows.seconds(thing) if hasattr(rows, "seconds") else 0.0)
 
     def _times(self, name: str, hypothesis: Hypothesis, vectors: int) -> TimeAlignment | None:
         """The times of a hypothesis whose frames are known."""
