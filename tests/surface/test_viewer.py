@@ -24,6 +24,7 @@ from foveate.attention import Attention, causal, record
 from foveate.data.tokeniser import CharacterConfig
 from foveate.errors import SetupError
 from foveate.inspect import Trace, TraceProvider, Track, alignment, read_trace, steps
+from foveate.inspect.tile.head_measure import BEHAVIOURS, MEASURES
 from foveate.inspect.trace import given, html
 from foveate.inspect.trace.html import numbers
 from foveate.models import TransformerConfig
@@ -107,7 +108,9 @@ def test_statistics_come_with_rows_on_request(session: Session) -> None:
     plain = ask(session, "api/statistics/0").json()
     assert plain["estimate"] is False
     assert len(plain["heads"]) == 2
-    assert set(plain["heads"][0]) == {"entropy", "distance", "sink", "diagonality", "previous", "induction"}
+    assert set(plain["heads"][0]) == {*MEASURES, "position"}
+    assert set(plain["behaviours"]) <= set(BEHAVIOURS)
+    assert len(plain["behaviours"]) == 2
     assert plain["heads"][0]["induction"] > 0
     rows = ask(session, "api/statistics/0?head=1&rows=1").json()["rows"]
     assert rows["previous"][0] is None

@@ -162,14 +162,19 @@ test("the words and the cells of an alignment answer", async ({ page }) => {
   await expect(page.locator(".pairline")).toHaveText(/^chat looks at cat: weight 0\.\d+, lift \d/);
 });
 
-test("an overview shows lifts, and few heads fill it", async ({ page }) => {
+test("an overview shows each head by itself, or lifts, and few heads fill it", async ({ page }) => {
   await visit(page, "causal", "#view=overview");
-  await expect(page.getByLabel("Colours")).toHaveValue("lift");
+  await expect(page.getByLabel("Colours")).toHaveValue("contrast");
+  await expect(page.locator(".legend")).toContainText("each head by itself");
   const card = page.locator(".thumbnail").first();
   await expect(card).toHaveAttribute("data-drawn", "yes");
   expect((await card.boundingBox())!.width).toBeGreaterThan(200);
   // The first query sees itself alone: an equal share, in the neutral colour.
   const corner = () => card.evaluate((canvas: HTMLCanvasElement) => Array.from(canvas.getContext("2d")!.getImageData(0, 0, 1, 1).data.slice(0, 3)));
+  const contrasted = await corner();
+  await page.getByLabel("Colours").selectOption("lift");
+  await expect(page.locator(".legend")).toContainText("1 = looks everywhere equally");
+  await expect.poll(corner).not.toEqual(contrasted);
   const lifted = await corner();
   await page.getByLabel("Colours").selectOption("log");
   await expect.poll(corner).not.toEqual(lifted);

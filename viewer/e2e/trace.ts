@@ -128,6 +128,16 @@ export function causal(): Example {
   return { trace: traceOf({ source: { kind: "tokens", labels: Array.from({ length }, (_, i) => `▁w${i}`) } }, [site]), tensors: [tensors] };
 }
 
+/** Twelve layers of twelve heads. */
+export function many(): Example {
+  const [length, heads, feature] = [24, 12, 4];
+  const random = new Random(23);
+  const numbers = (): Tensor => half([heads, length, feature], random.array(heads * length * feature));
+  const sites = Array.from({ length: 12 }, (_, layer): Site => ({ ...SITE, name: `layer.${layer}.attention`, layer, heads, kv_heads: heads, queries: length, keys: length }));
+  const labels = Array.from({ length }, (_, i) => `▁w${i}`);
+  return { trace: traceOf({ source: { kind: "tokens", labels } }, sites), tensors: sites.map((site) => finished(site, { query: numbers(), key: numbers() })) };
+}
+
 /** What models do wrong, and texts that nobody writes: a row of NaN, hidden pairs, a label of 5,000 letters. */
 export function odd(): Example {
   const labels = ["a".repeat(5000), "b", "سلام", "我们昨天", "e"];

@@ -1,13 +1,13 @@
 /** What the reader looks at: one value for each choice, told to all panels, and kept in the address. */
 
 import { Cached } from "./cached";
-import type { Theme, Scale } from "./colour";
+import type { Theme, Tint, Scale } from "./colour";
 import { SCALES } from "./colour";
 import type { Camera } from "./camera";
 import { brief, joined, printable } from "./label";
 import { GoneError } from "./http";
 import type { Place } from "./protocol";
-import type { Level, Pool, Semantic, Sequence, Site, Span, TileProvider, Trace } from "./provider";
+import { MEASURES, type Level, type Pool, type Semantic, type Sequence, type Site, type Span, type TileProvider, type Trace } from "./provider";
 import { spansOf } from "./span";
 import { addressOf, isEmpty, NOTHING, offOf, type Off } from "./story/switching";
 import { tellable } from "./story/tellable";
@@ -19,6 +19,9 @@ export const VIEWS = ["story", "overview", "map", "text", "alignment", "scene", 
 const SHORT = 64;
 /** One head, or the mean of all: what an alignment shows. */
 export const HEADS = ["one", "mean"] as const;
+/** What the overview is ordered or grouped by. */
+export const ORDERS = ["place", "behaviour", ...MEASURES] as const;
+export type Order = (typeof ORDERS)[number];
 export type View = (typeof VIEWS)[number];
 export type Cells = "token" | Semantic;
 export interface Brush {
@@ -46,6 +49,9 @@ export class App {
   readonly heads = signal<(typeof HEADS)[number]>("one");
   readonly pool = signal<Pool>("peak");
   readonly scale = signal<Scale>("log");
+  /** Whether the overview draws each head in colours of its own, whatever the scale elsewhere. */
+  readonly contrast = signal(false);
+  readonly order = signal<Order>("place");
   readonly cells = signal<Cells>("token");
   readonly camera = signal<Camera | null>(null);
   readonly cursor = signal<Cursor | null>(null);
@@ -88,6 +94,7 @@ export class App {
     this.view.value = tellable(trace, trace.sites[site]) ? "story" : trace.sites.length * (trace.sites[0]?.heads ?? 1) > 1 ? "overview" : "map";
     [this.site.value, this.head.value, this.heads.value] = [site, head ?? 0, head === null ? "mean" : "one"];
     this.scale.value = scaleOf(trace);
+    this.contrast.value = this.scale.value === "lift";
     if (trace.view) this.restore(trace.view);
     this.restore(location.hash);
     effect(() => this.keep());
@@ -186,8 +193,19 @@ export class App {
     if ((moved || turned) && ["overview", "story"].includes(this.view.peek())) this.view.value = "map";
   }
 
+  /** The colours of the present view. */
+  get tint(): Tint {
+    return this.view.value === "overview" && this.contrast.value ? "contrast" : this.scale.value;
+  }
+  get tints(): readonly Tint[] {
+    return this.view.value === "overview" ? [...SCALES, "contrast"] : SCALES;
+  }
+  colour(tint: Tint): void {
+    if (this.view.value === "overview") this.contrast.value = tint === "contrast";
+    if (tint !== "contrast") this.scale.value = tint;
+  }
   nextScale(): void {
-    this.scale.value = SCALES[(SCALES.indexOf(this.scale.value) + 1) % SCALES.length]!;
+    this.colour(this.tints[(this.tints.indexOf(this.tint) + 1) % this.tints.length]!);
   }
 
   /** The present view as the part of an address after its page. */
@@ -202,6 +220,8 @@ export class App {
       head: this.head.value,
       heads: this.heads.value,
       scale: this.scale.value,
+      ...(this.contrast.value && { contrast: 1 }),
+      ...(this.order.value !== "place" && { order: this.order.value }),
       pool: this.pool.value,
       cells: this.cells.value,
       ...(camera && { x: round(camera.x), y: round(camera.y), zoom: round(camera.zoom) }),
@@ -238,6 +258,8 @@ export class App {
     };
     among("view", VIEWS, this.view);
     among("scale", SCALES, this.scale);
+    if (told.has("scale")) this.contrast.value = told.get("contrast") === "1";
+    among("order", ORDERS, this.order);
     among("pool", ["peak", "mass"], this.pool);
     among("heads", HEADS, this.heads);
     among("cells", ["token", "word", "sentence"], this.cells);

@@ -5,6 +5,8 @@ import { TILE, type Codes, type Pool } from "./provider";
 
 export type Scale = "log" | "lift" | "linear";
 export type Theme = "light" | "dark";
+/** A scale of colours for all heads, or each head by itself. */
+export type Tint = Scale | "contrast";
 export const SCALES: readonly Scale[] = ["log", "lift", "linear"];
 
 /** Stops of even lightness: lightness alone carries the value, so the scales survive colour blindness and grey print. */
@@ -80,6 +82,21 @@ export function table(scale: Scale, theme: Theme): Uint32Array {
   return colours;
 }
 
+/** The shares of a head's cells that are fainter and stronger than the ends of its own contrast. */
+export const [FAINTER, STRONGER] = [0.05, 0.005];
+
+/** A head by itself: colours run evenly over its lifts' logarithms, from the faintest to the strongest but for a few cells. */
+export function contrastTable(codes: Codes, theme: Theme, shifts: Float64Array, side: number): Uint32Array {
+  const lifts = Array.from(codes.entries()).flatMap(([at, code]) => (code <= FAINTEST ? [code - shifts[Math.floor(at / side)]!] : [])).sort((a, b) => a - b);
+  const at = (share: number): number => lifts[Math.round(share * (lifts.length - 1))] ?? 0;
+  const middle = (at(STRONGER) + at(1 - FAINTER)) / 2;
+  // Less than a factor of two is nothing that anybody should see.
+  const reach = Math.max(STEPS, at(1 - FAINTER) - at(STRONGER)) / 2;
+  const colours = new Uint32Array(65536 + MARGIN);
+  for (let index = 0; index < FAINTEST + 1 + MARGIN; index += 16) colours.fill(colourAt("log", theme, 0.5 - (index - MARGIN - middle) / (2 * reach)), index, index + 16);
+  return colours;
+}
+
 export interface Look {
   scale: Scale;
   theme: Theme;
@@ -87,8 +104,7 @@ export interface Look {
 }
 
 /** The pixels of a tile. Hidden cells stay transparent: the hatching behind them shows. Shifts are one a row or a cell. */
-export function pixels(codes: Codes, look: Look, shifts: Float64Array | null = null, side = TILE): Uint32Array {
-  const colours = table(look.scale, look.theme);
+export function pixels(codes: Codes, look: Look, shifts: Float64Array | null = null, side = TILE, colours = table(look.scale, look.theme)): Uint32Array {
   const [zero, unknown] = [ofHex(INK[look.theme].zero), ofHex(INK[look.theme].unknown)];
   const each = shifts !== null && shifts.length > side;
   const out = new Uint32Array(side * side);

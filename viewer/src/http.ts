@@ -1,6 +1,6 @@
 /** The provider of a page that a server sends: see Python's `foveate.serve`. */
 
-import { MEASURES, type Ablate, type Ablation, type Cell, type Codes, type Measure, type Measures, type Rerun, type RerunAnswer, type Statistics, type Step, type Thumbnail, type TileProvider, type TileRequest, type Trace } from "./provider";
+import { MEASURES, type Ablate, type Ablation, type Behaviour, type Cell, type Codes, type Measure, type Measures, type Rerun, type RerunAnswer, type Statistics, type Step, type Thumbnail, type TileProvider, type TileRequest, type Trace } from "./provider";
 
 /** From this level on a server first answers with a guess, if asked for one. */
 const SLOW = 5;
@@ -8,6 +8,7 @@ const SLOW = 5;
 interface Told {
   /** A measure that has no meaning for a head is null. */
   heads: Record<Measure, number | null>[];
+  behaviours: Behaviour[];
   estimate?: boolean;
 }
 
@@ -77,9 +78,9 @@ export class HttpProvider implements TileProvider {
     return new Uint32Array(await (await this.get(`counts/${site}/${head}`, signal)).arrayBuffer());
   }
   async statistics(site: number, signal?: AbortSignal): Promise<Statistics> {
-    const { heads, estimate } = await this.json<Told>(`statistics/${site}`, signal);
+    const { heads, behaviours, estimate } = await this.json<Told>(`statistics/${site}`, signal);
     const whole = (told: Told["heads"][number]): Measures => Object.fromEntries(MEASURES.map((name) => [name, told[name] ?? 0])) as Measures;
-    return { heads: heads.map(whole), estimate: estimate ?? false };
+    return { heads: heads.map(whole), behaviours, estimate: estimate ?? false };
   }
   async overview(site: number, head: number, signal?: AbortSignal): Promise<Thumbnail> {
     const answer = await this.get(`overview/${site}/${head}`, signal);

@@ -109,11 +109,16 @@ export interface Cell {
   score: number;
 }
 
-export const MEASURES = ["entropy", "distance", "sink", "diagonality", "previous", "induction"] as const;
+/** See Python's `inspect/tile/head_measure.py`, which defines them, and the behaviours too. */
+export const MEASURES = ["entropy", "distance", "sink", "diagonality", "previous", "induction", "itself", "next", "delimiter", "same", "near", "evenness", "position"] as const;
 export type Measure = (typeof MEASURES)[number];
 export type Measures = Record<Measure, number>;
+/** In the order of the overview. */
+export const BEHAVIOURS = ["previous", "itself", "next", "first", "delimiter", "same", "induction", "near", "position", "content", "flat"] as const;
+export type Behaviour = (typeof BEHAVIOURS)[number];
 export interface Statistics {
   heads: Measures[];
+  behaviours: Behaviour[];
   estimate: boolean;
 }
 

@@ -102,8 +102,9 @@ test("a weight that is not a number comes as null and is one again", async () =>
 });
 
 test("measures without a meaning count as 0", async () => {
-  const answer = (): Promise<Response> => Promise.resolve(Response.json({ heads: [{ entropy: 1, previous: null }], estimate: true }));
-  const { heads, estimate } = await new HttpProvider("", null, answer as typeof fetch).statistics(0);
+  const answer = (): Promise<Response> => Promise.resolve(Response.json({ heads: [{ entropy: 1, previous: null }], behaviours: ["flat"], estimate: true }));
+  const { heads, behaviours, estimate } = await new HttpProvider("", null, answer as typeof fetch).statistics(0);
+  expect(behaviours).toEqual(["flat"]);
   expect([heads[0]!.entropy, heads[0]!.previous, heads[0]!.sink, estimate]).toEqual([1, 0, 0, true]);
 });
 

@@ -104,7 +104,8 @@ class Answers:
         provider = self.provider
         heads = provider.statistics(site, cancelled=cancelled.is_set) if exact else provider.estimated(site)
         means = [{name: value or 0 for name, value in _finite(each.means()).items()} for each in heads]
-        return {"value": {"heads": means, "estimate": not exact}}, []
+        behaviours = [each.behaviour for each in heads]
+        return {"value": {"heads": means, "behaviours": behaviours, "estimate": not exact}}, []
 
     def _overview(self, site: int, head: int, **_: Any) -> Any:
         here = self.provider.trace.sites[self._within(site, head)]

@@ -119,7 +119,11 @@ class _Endpoints:
             heads = await _waited(request, lambda cancelled: provider.statistics(site, cancelled=cancelled))
         else:
             heads = await run_in_threadpool(provider.estimated, site)
-        answer: dict[str, Any] = {"heads": [each.means() for each in heads], "estimate": not exact}
+        answer: dict[str, Any] = {
+            "heads": [each.means() for each in heads],
+            "behaviours": [each.behaviour for each in heads],
+            "estimate": not exact,
+        }
         if "head" in request.query_params:
             one = heads[_within("head", _number(request.query_params["head"]), here.heads)]
             answer["rows"] = {name: _finite(row.tolist()) for name, row in one.rows.items()}

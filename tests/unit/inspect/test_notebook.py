@@ -43,6 +43,7 @@ def test_every_question_of_the_viewer_is_answered_as_the_provider_does(trace: Tr
     assert len(codes) == 64 * 64 * 2
     answer, _ = asked(answers, "statistics", 0)
     assert not answer["value"]["estimate"]
+    assert answer["value"]["behaviours"] == [each.behaviour for each in provider.statistics(0)]
     assert answer["value"]["heads"][1] == {n: v or 0 for n, v in provider.statistics(0)[1].means().items()}
     assert asked(answers, "meta")[0]["value"] == {**trace.header(), "attached": False}
     assert asked(answers, "steps", 0, 0, 2)[0]["value"][0]["symbol"] == "q₂"

@@ -4,7 +4,6 @@ import {
   THUMBNAIL,
   type Cell,
   type Codes,
-  type Measures,
   type Pooling,
   type Site,
   type Span,
@@ -20,7 +19,7 @@ import { LeastRecent } from "../recent";
 import { spansOf } from "../span";
 import { Head, UNSEEN } from "./head";
 import { overviewLevel } from "./level";
-import { Gauge, labelsOf } from "./measure";
+import { Gauge, labelsOf, type Reading } from "./measure";
 import { assemble, type Payload } from "./payload";
 import { codesOf, levelAxis, pooled, sampled, spanAxis, type Axis } from "./pool";
 import { baseLevel, Pyramid } from "./pyramid";
@@ -36,8 +35,8 @@ export class Engine implements TileProvider {
   private readonly heads = new LeastRecent<string, Head>(8);
   private readonly pyramids = new LeastRecent<string, Promise<Pyramid>>(6);
   private readonly ready = new LeastRecent<string, Pyramid>(6);
-  /** Kept for good: six numbers a head. */
-  private readonly measured = new Map<string, Measures>();
+  /** Kept for good: a dozen numbers a head. */
+  private readonly measured = new Map<string, Reading>();
 
   constructor(private readonly payload: Payload) {}
 
@@ -104,19 +103,19 @@ export class Engine implements TileProvider {
   }
 
   async statistics(site: number, signal?: AbortSignal): Promise<Statistics> {
-    const heads = [];
+    const read: Reading[] = [];
     let estimate = false;
     for (let index = 0; index < this.site(site).heads; index++) {
       const head = this.head(site, index);
-      const known = this.measured.get(`${site}/${index}`) ?? (head.cost() <= QUICK ? (await this.pyramid(site, index)).measures : null);
+      const known = this.measured.get(`${site}/${index}`) ?? (head.cost() <= QUICK ? (await this.pyramid(site, index)).reading : null);
       estimate ||= known === null;
-      heads.push(known ?? await this.turns.run(URGENCY.statistics, () => this.guess(head), signal));
+      read.push(known ?? await this.turns.run(URGENCY.statistics, () => this.guess(head), signal));
     }
-    return { heads, estimate };
+    return { heads: read.map(({ measures }) => measures), behaviours: read.map(({ behaviour }) => behaviour), estimate };
   }
 
-  private *guess(head: Head): Generator<void, Statistics["heads"][number]> {
-    const gauge = new Gauge(head, this.labels(head.site));
+  private *guess(head: Head): Generator<void, Reading> {
+    const gauge = new Gauge(head, this.labels(head.site), this.keyLabels(head.site));
     const weights = new Float64Array(head.keys);
     for (let n = 0; n < SAMPLED_ROWS; n++) {
       const i = Math.floor(((n + 0.5) * head.queries) / SAMPLED_ROWS);
@@ -125,7 +124,7 @@ export class Engine implements TileProvider {
       gauge.add(i, weights, from, to);
       yield;
     }
-    return gauge.means();
+    return gauge.read();
   }
 
   async overview(site: number, index: number, signal?: AbortSignal): Promise<Thumbnail> {
@@ -163,6 +162,11 @@ export class Engine implements TileProvider {
     return labelsOf(this.payload.trace.sequences[site.query]);
   }
 
+  private keyLabels(site: Site): readonly string[] | null {
+    const sequence = this.payload.trace.sequences[site.key];
+    return sequence?.kind === "tokens" && site.shows !== "projected" ? labelsOf(sequence) : null;
+  }
+
   private spans(index: number, level: "word" | "sentence"): [readonly Span[], readonly Span[]] {
     const site = this.site(index);
     const of = (name: string, length: number): readonly Span[] => spansOf(this.payload.trace.sequences[name], level, length);
@@ -175,10 +179,10 @@ export class Engine implements TileProvider {
     return this.pyramids.getOr(name, () => {
       const head = this.head(site, index);
       const urgency = head.cost() <= QUICK ? URGENCY.overview : URGENCY.pyramid;
-      const made = this.turns.run(urgency, () => Pyramid.of(head, this.labels(head.site)));
+      const made = this.turns.run(urgency, () => Pyramid.of(head, this.labels(head.site), this.keyLabels(head.site)));
       void made.then((pyramid) => {
         this.ready.set(name, pyramid);
-        this.measured.set(name, pyramid.measures);
+        this.measured.set(name, pyramid.reading);
       });
       return made;
     });

@@ -1,8 +1,8 @@
 /** One pass over all weights of a head: all levels from a base on, and what its rows say. Memory stays O(cells). */
 
-import { TILE, type Codes, type Measures, type Pool } from "../provider";
+import { TILE, type Codes, type Pool } from "../provider";
 import type { Head } from "./head";
-import { Gauge } from "./measure";
+import { Gauge, type Reading } from "./measure";
 import { addRow, codesOf, emptyCells, halved, levelAxis, type Cells } from "./pool";
 
 /** At most so many cells a side at the base: 2 × 4 MB. */
@@ -14,22 +14,22 @@ export function baseLevel(queries: number, keys: number): number {
 
 export class Pyramid {
   readonly base: number;
-  readonly measures: Measures;
+  readonly reading: Reading;
   private readonly levels: Cells[];
 
   private constructor(base: number, cells: Cells, gauge: Gauge) {
     this.base = base;
-    this.measures = gauge.means();
+    this.reading = gauge.read();
     this.levels = [cells];
     for (let top = cells; top.rows > 1 || top.columns > 1; ) this.levels.push((top = halved(top)));
   }
 
-  static *of(head: Head, labels: readonly string[] | null): Generator<void, Pyramid> {
+  static *of(head: Head, labels: readonly string[] | null, keys: readonly string[] | null): Generator<void, Pyramid> {
     const base = baseLevel(head.queries, head.keys);
     const size = 2 ** base;
     const cells = emptyCells(Math.ceil(head.queries / size), Math.ceil(head.keys / size), base === 0);
     const axis = levelAxis(base, 0, head.keys, cells.columns);
-    const gauge = new Gauge(head, labels);
+    const gauge = new Gauge(head, labels, keys);
     const weights = new Float64Array(head.keys);
     for (let i = 0; i < head.queries; i++) {
       const [from, to] = head.reach(i);

@@ -1,5 +1,5 @@
 import type { App } from "../app";
-import { css, cssAt, differenceColour, INK, LOG_DECADES, type Scale } from "../colour";
+import { css, cssAt, differenceColour, FAINTER, INK, LOG_DECADES, STRONGER, type Scale } from "../colour";
 import { h, replace } from "../dom";
 import type { Style } from "../scene/scene";
 import { effect } from "../signal";
@@ -18,19 +18,22 @@ export interface Legend {
   ahead?: () => boolean;
   /** On the linear scale the row's largest weight is the strongest colour. */
   row?: boolean;
+  /** Whether each head has colours of its own. */
+  contrast?: () => boolean;
   /** How weights lie over a picture. */
   style?: () => Style;
 }
 
 /** The colours in plain words. */
-export function legend(app: App, { difference = false, marks = [], ahead = () => false, row = false, style = () => "heat" }: Legend = {}): HTMLElement {
+export function legend(app: App, { difference = false, marks = [], ahead = () => false, row = false, contrast = () => false, style = () => "heat" }: Legend = {}): HTMLElement {
   const box = h("div", { className: "legend" });
   let attached = false;
   const stop = effect(() => {
     if (attached && !box.isConnected) return stop();
     attached ||= box.isConnected;
     const theme = app.theme.value;
-    const scale = app.scale.value;
+    const own = contrast();
+    const scale = own ? "log" : app.scale.value;
     const ink = INK[theme];
     const light = style() === "light";
     const whole = row && scale === "linear";
@@ -40,7 +43,8 @@ export function legend(app: App, { difference = false, marks = [], ahead = () =>
     const bar = h("span", { className: "bar" });
     bar.style.background = `linear-gradient(to right,${Array.from({ length: 17 }, (_, n) => colour(n / 16)).join(",")})`;
     const rows: [string, number][] = [["0", 0], [app.say("legend.largest"), 1]];
-    const ticks = difference ? ([["−1", 0], ["0", 0.5], ["+1", 1]] as [string, number][]) : whole ? rows : TICKS[scale];
+    const ends: [string, number][] = [[app.say("legend.faintest"), 0], [app.say("legend.strongest"), 1]];
+    const ticks = own ? ends : difference ? ([["−1", 0], ["0", 0.5], ["+1", 1]] as [string, number][]) : whole ? rows : TICKS[scale];
     const scaleBox = h("span", { className: "scale", dir: "ltr" }, bar, ...ticks.map(([text, at]) => {
       const tick = h("span", { className: at === 0 ? "tick first" : at === 1 ? "tick last" : "tick" }, text);
       tick.style.left = `${at * 100}%`;
@@ -52,7 +56,7 @@ export function legend(app: App, { difference = false, marks = [], ahead = () =>
       return h("span", { className: "key" }, square, text);
     };
     const hatch = `repeating-linear-gradient(135deg,${css(ink.hidden)} 0 3px,${css(ink.hatch)} 3px 4px)`;
-    replace(box, scaleBox, h("span", { className: "said" }, app.say(difference ? "legend.difference" : whole ? "legend.row" : `legend.${scale}`)),
+    replace(box, scaleBox, h("span", { className: "said" }, own ? app.say("legend.contrast", { faint: 100 * FAINTER, strong: 100 * STRONGER }) : app.say(difference ? "legend.difference" : whole ? "legend.row" : `legend.${scale}`)),
       difference || row ? null : key(css(ink.zero), app.say("legend.zero")),
       difference ? null : key(row ? css(ink.hidden) : hatch, app.say("legend.hidden")),
       app.unknown.value ? key(css(ink.unknown), app.say("legend.unknown")) : null,

@@ -1,11 +1,13 @@
-/** All heads at once: a small map of each, with bars for what they do, in any order. */
+/** All heads at once: a small map of each, named by what it does, in any order, and large where one looks closer. */
 
-import { shown, type App } from "../app";
+import { ORDERS, shown, type App } from "../app";
 import { UNKNOWN } from "../codec";
 import { choice, h, refill, replace } from "../dom";
-import { MEASURES, THUMBNAIL, type Measure, type Measures, type Site, type Thumbnail } from "../provider";
+import { BEHAVIOURS, THUMBNAIL, type Behaviour, type Measure, type Measures, type Site, type Thumbnail } from "../provider";
 import { effect, signal, untracked } from "../signal";
 import { legend } from "./legend";
+import { APART, FRAME, GAP, NAMED, packed } from "./packing";
+import { Preview } from "./preview";
 import { shiftsOf, thumbnail } from "./thumbnail";
 
 const BARS: readonly Measure[] = ["entropy", "distance", "sink"];
@@ -15,19 +17,39 @@ interface Card {
   head: number;
   element: HTMLButtonElement;
   canvas: HTMLCanvasElement;
+  name: HTMLElement;
   bars: HTMLElement;
+  does: HTMLElement;
   measures: Measures | null;
+  behaviour: Behaviour | null;
 }
 
-export function overview(app: App): { element: HTMLElement; close: () => void } {
-  const order = signal<"place" | Measure>("place");
+/** Heads that stand together, by their layer or by what they do. */
+interface Group {
+  title: (Node | string)[];
+  about: string;
+  cards: Card[];
+}
+
+/** Below this width a page is a phone, with three tiles in a row. */
+const PHONE = 600;
+
+export function overview(app: App): { element: HTMLElement; close: () => void; key: (event: KeyboardEvent) => boolean } {
   const kind = signal<Site["kind"] | "all">("all");
   const measured = signal(0);
   const grid = h("div", { className: "heads" });
   const note = h("p", { className: "note" });
   const controls = h("div", { className: "controls" });
-  const element = h("section", { className: "overview", "aria-label": app.say("view.overview") }, controls, legend(app), note, grid);
-  const cards = app.trace.sites.flatMap((site, index) => Array.from({ length: site.heads }, (_, head) => card(app, index, head)));
+  const element = h("section", { className: "overview", "aria-label": app.say("view.overview") }, controls, legend(app, { contrast: () => app.contrast.value }), note, grid);
+  const preview = new Preview(app, (tile) => open(app, tile));
+  element.append(preview.element);
+  element.addEventListener("click", ({ target }) => (target as Element).closest(".card,.preview") || preview.hide());
+  element.addEventListener("scroll", () => preview.hide(), { passive: true });
+  const cards = app.trace.sites.flatMap((site, index) => Array.from({ length: site.heads }, (_, head) => card(app, index, head, preview)));
+  let groups: Group[] = [];
+  const fill = (): void => fitted(element, grid, groups);
+  const watch = new ResizeObserver(fill);
+  watch.observe(element);
   const closed = new AbortController();
   const certain = new Certain(app, cards, closed.signal, (site) => void measure(site));
   const seen = new IntersectionObserver((entries) => {
@@ -45,7 +67,7 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
     const told = await app.provider.statistics(site).catch(() => null);
     if (told?.estimate) estimates.add(site);
     else estimates.delete(site);
-    for (const each of cards) if (told && each.site === site) each.measures = told.heads[each.head] ?? null;
+    for (const each of cards) if (told && each.site === site) [each.measures, each.behaviour] = [told.heads[each.head] ?? null, told.behaviours[each.head] ?? null];
     measured.value += 1;
   };
   void (async () => {
@@ -55,20 +77,20 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
     effect(() => {
       void app.language.value;
       refill(controls,
-        choice(app.say("sort"), [["place", app.say("sort.place")] as const, ...MEASURES.map((name) => [name, app.say(`measure.${name}`)] as const)], order.value, (name) => (order.value = name)),
+        choice(app.say("sort"), ORDERS.map((name) => [name, app.say(name === "place" || name === "behaviour" ? `sort.${name}` : `measure.${name}`)] as const), app.order.value, (name) => (app.order.value = name)),
         choice(app.say("kind"), (["all", "self", "cross", "graph", "recurrent"] as const).map((name) => [name, app.say(`kind.${name}`)] as const), kind.value, (name) => (kind.value = name)),
         h("p", { className: "barkey" }, ...BARS.map((name) => h("span", {}, h("span", { className: `fill ${name}` }), app.say(`measure.${name}`)))),
       );
     }),
     effect(() => {
       void measured.value;
-      const by = order.value;
+      const by = app.order.value;
+      void app.language.value;
       const chosen = cards.filter(({ site }) => kind.value === "all" || app.trace.sites[site]!.kind === kind.value);
-      if (by !== "place") chosen.sort((a, b) => (b.measures?.[by] ?? -1) - (a.measures?.[by] ?? -1));
-      // Few heads take what room there is; many stay as small as can be told apart.
-      grid.style.setProperty("--side", `${Math.round(Math.min(260, Math.max(82, Math.sqrt(500_000 / Math.max(chosen.length, 1)) - 40)))}px`);
-      untracked(() => lay(app, grid, chosen, by === "place"));
+      groups = untracked(() => grouped(app, chosen, by));
+      lay(grid, groups);
       label(app, cards);
+      fill();
       note.textContent = estimates.size ? app.say("estimate") : "";
     }),
     effect(() => {
@@ -77,7 +99,8 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
     }),
     effect(() => app.whole.value && rest()),
     effect(() => {
-      void [app.theme.value, app.scale.value];
+      void [app.theme.value, app.tint];
+      preview.hide();
       for (const each of cards) if (each.canvas.dataset["drawn"]) void draw(app, each);
     }),
   ];
@@ -86,7 +109,14 @@ export function overview(app: App): { element: HTMLElement; close: () => void } 
     close: () => {
       closed.abort();
       seen.disconnect();
+      watch.disconnect();
+      preview.hide();
       for (const stop of stops) stop();
+    },
+    key: ({ key }) => {
+      if (key !== "Escape" || !preview.shown) return false;
+      preview.hide();
+      return true;
     },
   };
 }
@@ -122,38 +152,87 @@ class Certain {
   }
 }
 
-function card(app: App, site: number, head: number): Card {
+function card(app: App, site: number, head: number, preview: Preview): Card {
   const canvas = h("canvas", { width: THUMBNAIL, height: THUMBNAIL, className: "thumbnail", "aria-hidden": "true" });
   const bars = h("span", { className: "bars", "aria-hidden": "true" });
-  const name = h("span", { className: "name" }, String(head));
-  const open = (): void => {
-    app.choose(site, head);
-    app.view.value = "map";
+  const [name, does] = [h("bdi", { className: "name", dir: "ltr" }), h("span", { className: "does" })];
+  let touched = false;
+  const press = ({ pointerType }: PointerEvent): void => {
+    // A finger cannot hover: its first touch enlarges, its second opens.
+    touched = pointerType === "touch" && !(touched && preview.shown === made);
+    if (touched) preview.show(made);
+    else open(app, made);
   };
-  return { site, head, canvas, bars, measures: null, element: h("button", { className: "card", onclick: open }, canvas, name, bars) };
+  const element = h("button", {
+    className: "card", onclick: press,
+    onpointerenter: ({ pointerType }: PointerEvent) => pointerType === "mouse" && preview.soon(made),
+    onpointerleave: ({ pointerType }: PointerEvent) => pointerType === "mouse" && preview.hide(),
+    onfocus: () => element.matches(":focus-visible") && preview.show(made),
+    onblur: () => preview.hide(),
+  }, canvas, name, bars, does);
+  const made: Card = { site, head, canvas, name, bars, does, measures: null, behaviour: null, element };
+  return made;
 }
 
-function lay(app: App, grid: HTMLElement, chosen: Card[], grouped: boolean): void {
-  if (!grouped) return replace(grid, h("div", { className: "row" }, ...chosen.map(({ element }) => element)));
-  const sites = [...new Set(chosen.map(({ site }) => site))];
-  replace(grid, ...sites.map((site) => {
-    const { layer, kind, name, formula } = app.trace.sites[site]!;
-    const title = h("h2", { title: name }, `${app.say("layer")} ${layer} · ${app.say(`kind.${kind}`)}`, h("small", {}, h("bdi", {}, app.siteName(app.trace.sites[site]!)), formula ? " · " : "", formula));
-    return h("section", { className: "layer" }, title, h("div", { className: "row" }, ...chosen.filter((each) => each.site === site).map(({ element }) => element)));
+function open(app: App, { site, head }: { site: number; head: number }): void {
+  app.choose(site, head);
+  app.view.value = "map";
+}
+
+/** By layers, by what heads do, or all in one order. */
+function grouped(app: App, chosen: Card[], by: App["order"]["value"]): Group[] {
+  if (by === "place")
+    return [...new Set(chosen.map(({ site }) => site))].map((site) => {
+      const { layer, kind, formula } = app.trace.sites[site]!;
+      const title = [`${app.say("layer")} ${layer} · ${app.say(`kind.${kind}`)}`, h("small", {}, h("bdi", {}, app.siteName(app.trace.sites[site]!)), formula ? " · " : "", formula)];
+      return { title, about: app.trace.sites[site]!.name, cards: chosen.filter((each) => each.site === site) };
+    });
+  if (by === "behaviour")
+    return [...BEHAVIOURS, null].map((name) => {
+      const cards = chosen.filter(({ behaviour }) => behaviour === name);
+      const about = name ? app.say(`does.${name}`) : "";
+      return { title: name ? [`${app.say(`behaviour.${name}`)} · ${cards.length}`, h("small", {}, about)] : ["…"], about, cards };
+    }).filter(({ cards }) => cards.length > 0);
+  return [{ title: [], about: "", cards: chosen.sort((a, b) => (b.measures?.[by] ?? -1) - (a.measures?.[by] ?? -1)) }];
+}
+
+function lay(grid: HTMLElement, groups: readonly Group[]): void {
+  const used = grid.contains(document.activeElement) ? (document.activeElement as HTMLElement) : null;
+  replace(grid, ...groups.map(({ title, about, cards }) => {
+    const row = h("div", { className: "row" }, ...cards.map(({ element }) => element));
+    return title.length ? h("section", { className: "layer" }, h("h2", { title: about }, ...title), row) : row;
   }));
+  // What is moved loses the focus.
+  used?.focus();
+}
+
+/** Tiles as large as the page has room for. */
+function fitted(element: HTMLElement, grid: HTMLElement, groups: readonly Group[]): void {
+  const { clientWidth: width } = element;
+  if (!width) return;
+  const above = grid.getBoundingClientRect().top - element.getBoundingClientRect().top + element.scrollTop;
+  const phone = width < PHONE;
+  // A phone's page is as long as what it holds.
+  const height = phone ? innerHeight : element.clientHeight;
+  const { groups: beside, columns, side } = packed(groups.map(({ cards }) => cards.length), { width: width - 2, height: height - above, least: phone ? 84 : 52, most: 420 });
+  grid.style.cssText = `--side:${side}px;--columns:${columns};--beside:${beside};--tile:${side + FRAME}px;--gap:${GAP}px;--apart:${APART}px`;
+  grid.classList.toggle("named", side >= NAMED);
 }
 
 function label(app: App, cards: Card[]): void {
   const largest = (name: Measure): number => Math.max(...cards.map(({ measures }) => measures?.[name] ?? 0), 1e-9);
   const most = Object.fromEntries(BARS.map((name) => [name, name === "sink" ? 1 : largest(name)])) as Record<Measure, number>;
-  for (const { element, bars, measures, site, head } of cards) {
-    const numbers = Object.fromEntries(BARS.map((name) => [name, measures ? shown(measures[name], 3) : "…"]));
-    const text = app.say("overview.card", { site: app.siteName(app.trace.sites[site]!), head, ...numbers });
-    element.setAttribute("aria-label", text);
-    element.title = MEASURES.map((name) => `${app.say(`measure.${name}`)} ${measures ? shown(measures[name], 3) : "…"}`).join("\n");
-    replace(bars, ...BARS.map((name) => {
-      const fill = h("span", { className: `fill ${name}` });
-      fill.style.width = `${Math.round(100 * Math.min(1, (measures?.[name] ?? 0) / most[name]))}%`;
+  const byLayer = app.order.peek() === "place";
+  for (const { element, name, bars, does, measures, behaviour, site, head } of cards) {
+    const here = app.trace.sites[site]!;
+    const numbers = Object.fromEntries(BARS.map((each) => [each, measures ? shown(measures[each], 3) : "…"]));
+    const told = behaviour ? app.say(`behaviour.${behaviour}`) : "…";
+    element.setAttribute("aria-label", app.say("overview.card", { site: app.siteName(here), head, behaviour: told, ...numbers }));
+    name.textContent = byLayer ? String(head) : `${site}·${head}`;
+    does.textContent = told;
+    replace(bars, ...BARS.map((each) => {
+      const fill = h("span", { className: `fill ${each}` });
+      fill.style.width = `${Math.round(100 * Math.min(1, (measures?.[each] ?? 0) / most[each]))}%`;
       return h("span", { className: "measure" }, fill);
     }));
   }
@@ -165,11 +244,11 @@ async function draw(app: App, card: Card): Promise<void> {
 }
 
 async function paint(app: App, card: Card, { codes, estimate }: Thumbnail): Promise<void> {
-  const [scale, site] = [app.scale.peek(), app.trace.sites[card.site]!];
-  const shifts = await shiftsOf(app.provider, card.site, card.head, site, scale);
-  if (scale !== app.scale.peek()) return;
+  const [tint, site] = [untracked(() => app.tint), app.trace.sites[card.site]!];
+  const shifts = await shiftsOf(app.provider, card.site, card.head, site, tint);
+  if (tint !== app.tint) return;
   app.unknown.value ||= codes.includes(UNKNOWN);
-  const small = thumbnail(site, codes, app.theme.peek(), scale, shifts);
+  const small = thumbnail(site, codes, app.theme.peek(), tint, shifts);
   card.canvas.width = small.width;
   card.canvas.height = small.height;
   card.canvas.getContext("2d")!.drawImage(small, 0, 0);

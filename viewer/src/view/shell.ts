@@ -155,7 +155,7 @@ export class Shell {
     refill(this.choices,
       choice(app.say("site"), sites, String(app.site.value), (site) => app.choose(Number(site), app.head.value)),
       choice(app.say("head"), heads, told && app.heads.value === "mean" && numbers.length > 1 ? "mean" : String(app.head.value), chooseHead),
-      told && !drawable(app.sequence("key")) ? null : choice(app.say("scale"), (["log", "lift", "linear"] as const).map((name) => [name, app.say(`scale.${name}`)] as const), app.scale.value, (name) => (app.scale.value = name)),
+      told && !drawable(app.sequence("key")) ? null : choice(app.say("scale"), app.tints.map((name) => [name, app.say(`scale.${name}`)] as const), app.tint, (name) => app.colour(name)),
       told ? null : choice(app.say("pool"), (["peak", "mass"] as const).map((name) => [name, app.say(`pool.${name}`)] as const), app.pool.value, (name) => (app.pool.value = name)),
       !told && (cells.length > 1 || app.cells.value !== "token") ? choice(app.say("cells"), cells.map((name) => [name, app.say(`cells.${name}`)] as const), app.cells.value, changeCells) : null);
   }

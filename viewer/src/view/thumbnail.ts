@@ -1,6 +1,6 @@
-/** A whole map on 64 × 64 cells at most, as a picture. */
+/** A whole map on 64 × 64 cells at most, as a picture; and larger ones for whoever looks closer. */
 
-import { INK, css, pixels, type Scale, type Theme } from "../colour";
+import { contrastTable, css, INK, pixels, type Theme, type Tint } from "../colour";
 import type { Cached } from "../cached";
 import { h } from "../dom";
 import { overviewLevel } from "../engine/level";
@@ -8,16 +8,20 @@ import { rowShifts } from "../lift";
 import { THUMBNAIL, type Codes, type Site } from "../provider";
 
 /** What makes lifts of a thumbnail's codes, where lifts are drawn. */
-export async function shiftsOf(provider: Cached, site: number, head: number, { queries, keys }: Site, scale: Scale): Promise<Float64Array | null> {
-  return scale === "lift" ? rowShifts(await provider.counts(site, head), overviewLevel(queries, keys), 0, "peak", THUMBNAIL) : null;
+export async function shiftsOf(provider: Cached, site: number, head: number, { queries, keys }: Site, tint: Tint, side = THUMBNAIL): Promise<Float64Array | null> {
+  return tint === "lift" || tint === "contrast" ? rowShifts(await provider.counts(site, head), levelOf(queries, keys, side), 0, "peak", side) : null;
 }
 
-export function thumbnail({ queries, keys }: Site, codes: Codes, theme: Theme, scale: Scale, shifts: Float64Array | null): HTMLCanvasElement {
-  const size = 2 ** overviewLevel(queries, keys);
+/** The least level at which the whole map has so many cells a side. */
+export const levelOf = (queries: number, keys: number, side: number): number => Math.max(0, overviewLevel(queries, keys) - Math.log2(side / THUMBNAIL));
+
+export function thumbnail({ queries, keys }: Site, codes: Codes, theme: Theme, tint: Tint, shifts: Float64Array | null, side = THUMBNAIL): HTMLCanvasElement {
+  const size = 2 ** levelOf(queries, keys, side);
   const [rows, columns] = [Math.max(1, Math.ceil(queries / size)), Math.max(1, Math.ceil(keys / size))];
-  const painted = pixels(codes, { scale, theme, pool: "peak" }, shifts, THUMBNAIL);
-  const whole = h("canvas", { width: THUMBNAIL, height: THUMBNAIL });
-  whole.getContext("2d")!.putImageData(new ImageData(new Uint8ClampedArray(painted.buffer as ArrayBuffer), THUMBNAIL, THUMBNAIL), 0, 0);
+  const colours = tint === "contrast" ? contrastTable(codes, theme, shifts!, side) : undefined;
+  const painted = pixels(codes, { scale: tint === "contrast" ? "log" : tint, theme, pool: "peak" }, shifts, side, colours);
+  const whole = h("canvas", { width: side, height: side });
+  whole.getContext("2d")!.putImageData(new ImageData(new Uint8ClampedArray(painted.buffer as ArrayBuffer), side, side), 0, 0);
   const canvas = h("canvas", { width: columns, height: rows });
   const context = canvas.getContext("2d")!;
   context.fillStyle = css(INK[theme].hidden);

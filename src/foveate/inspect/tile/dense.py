@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, UInt16, UInt32
 
 from foveate.inspect.lift import equal
 from foveate.inspect.tile.code import SIZE, encode, framed
-from foveate.inspect.tile.head_measure import MEASURES, NOTHING, numbered
+from foveate.inspect.tile.head_measure import MEASURES, NOTHING, delimiters, numbered
 from foveate.inspect.tile.provider import (
     Cancelled,
     Cell,
@@ -104,24 +104,40 @@ class DenseProvider:
         site, maps = self.trace.sites[number], self.maps[number]
         weights, visible = maps[0][head].astype(np.float64), maps[1][head]
         measures = {name: np.full(site.queries, np.nan, dtype=np.float32) for name in MEASURES}
-        labels = numbered(self.trace, site)
+        labels, marks = numbered(self.trace, site), delimiters(self.trace, site)
         places = np.arange(site.keys)
+        apart = site.key_position.numpy()[None] - site.query_position.numpy()[:, None]
         for i, row in enumerate(weights):
             if row.sum() <= NOTHING:
                 continue
-            p = row / row.sum()
-            away = site.key_position.numpy() - int(site.query_position[i])
-            measures["entropy"][i] = -(p[p > 0] * np.log(p[p > 0])).sum()
+            p, away, seen = row / row.sum(), apart[i], visible[i]
+            entropy = -(p[p > 0] * np.log(p[p > 0])).sum()
+            measures["entropy"][i] = entropy
             measures["distance"][i] = (p * abs(away)).sum()
             measures["sink"][i] = p[0]
             off = abs(i / max(site.queries - 1, 1) - places / max(site.keys - 1, 1))
             measures["diagonality"][i] = (p * (1 - off)).sum()
-            just = (away == -1) & visible[i]
-            if just.any():
-                measures["previous"][i] = p[just].sum()
+            if seen.sum() > 1:
+                measures["evenness"][i] = entropy / np.log(seen.sum())
+            groups = {"previous": away == -1, "itself": away == 0, "next": away == 1, "near": abs(away) < 2}
+            if marks is not None:
+                groups["delimiter"] = marks.numpy()
             if labels is not None:
-                follows = np.zeros(site.keys, dtype=bool)
-                follows[1:] = (labels[:-1] == labels[i]).numpy() & (places[:-1] < i)
-                if (follows & visible[i]).any():
-                    measures["induction"][i] = p[follows & visible[i]].sum()
-        return Statistics(measures, (weights.sum(0) / max(site.queries, 1)).astype(np.float32))
+                groups["same"] = (labels == labels[i]).numpy() & (places != i)
+                groups["induction"] = np.zeros(site.keys, dtype=bool)
+                groups["induction"][1:] = (labels[:-1] == labels[i]).numpy() & (places[:-1] < i)
+            for name, group in groups.items():
+                if (group & seen).any():
+                    measures[name][i] = p[group & seen].sum()
+        received = (weights.sum(0) / max(site.queries, 1)).astype(np.float32)
+        return Statistics(measures, received, _by_offset(weights[visible], apart[visible]))
+
+
+def _by_offset(weights: np.ndarray, apart: np.ndarray) -> float:
+    """Adjusted R² of weights by their offsets."""
+    offsets, group = np.unique(apart, return_inverse=True)
+    if len(weights) <= len(offsets) or weights.var() * len(weights) <= 1e-6 * (weights**2).sum():
+        return float("nan")
+    means = np.bincount(group, weights) / np.bincount(group)
+    within = ((weights - means[group]) ** 2).sum() / (len(weights) - len(offsets))
+    return max(0.0, 1 - float(within / weights.var(ddof=1)))

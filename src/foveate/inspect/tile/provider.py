@@ -1,5 +1,6 @@
 """The interface of tile providers, by sites and heads of a trace, and levels, rows and columns of tiles."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -9,6 +10,7 @@ from jaxtyping import Bool, Float32, UInt16, UInt32
 
 from foveate.errors import UsageError
 from foveate.inspect.lift import lift
+from foveate.inspect.tile.head_measure import Behaviour, behaviour
 
 Pool = Literal["peak", "mass", "equal"]
 Level = int | Literal["word", "sentence"]
@@ -43,11 +45,19 @@ class Statistics:
     rows: dict[str, Float32[np.ndarray, " queries"]]
     received: Float32[np.ndarray, " keys"]
     """The mean weight of each key."""
+    position: float = math.nan
+    """How much of the weights depends on the offset alone: R²; NaN if it is undefined."""
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """What the head does, by name."""
+        return behaviour(self.rows, self.position)
 
     def means(self) -> dict[str, float]:
         """The means over the rows in which a measure is defined; 0 if it is undefined in all."""
         numbers = {name: row[~np.isnan(row)] for name, row in self.rows.items()}
-        return {name: float(row.mean(dtype=np.float64)) if len(row) else 0.0 for name, row in numbers.items()}
+        means = {name: float(row.mean(dtype=np.float64)) if len(row) else 0.0 for name, row in numbers.items()}
+        return {**means, "position": 0.0 if math.isnan(self.position) else self.position}
 
 
 @runtime_checkable

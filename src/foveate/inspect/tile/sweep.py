@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from foveate.attention.normaliser import softmax_temperature
-from foveate.inspect.tile.head_measure import NOTHING, along, numbered
+from foveate.inspect.tile.head_measure import NOTHING, OffsetSums, along, delimiters, numbered
 from foveate.inspect.tile.pool import Cells, blocks
 from foveate.inspect.tile.provider import Cancelled, Statistics, stop_if
 from foveate.inspect.trace.site import Site, finite
@@ -27,9 +27,11 @@ class _Sums:
         rows, columns = -(-site.queries // (1 << BASE)), -(-site.keys // (1 << BASE))
         self.peak, self.mass = torch.zeros(rows, columns), torch.zeros(rows, columns)
         self.visible = torch.zeros(rows, columns, dtype=torch.bool)
-        self.total, self.entropy, self.distance, self.off = torch.zeros(4, site.queries)
+        self.total, self.entropy, self.distance, self.off, self.seen = torch.zeros(5, site.queries)
         self.received = torch.zeros(site.keys, dtype=torch.float64)
         self.along = along(site.queries), along(site.keys)
+        native = None if "real" in site.tensors else site.native
+        self.by_offset = OffsetSums(site.query_position, site.key_position, native)
 
 
 def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = None) -> tuple[Cells, Statistics]:
@@ -44,17 +46,28 @@ def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = 
             _add(sums, site, head, rows, slice(left, min(left + COLUMNS, last)))
     cells = Cells(sums.peak, sums.mass, None if bool(sums.visible.all()) else sums.visible)
     total = torch.where(sums.total > NOTHING, sums.total, torch.nan)
+    # −Σ p ln p of p = α / t, from −Σ α ln α
+    entropy = sums.entropy / total + total.log()
+    same, induction = _alike(trace, site, head, cancelled)
+    beside = [_beside(site, head, offset, cancelled) for offset in (-1, 0, 1)]
+    near = torch.where(torch.stack(beside).isnan().all(0), torch.nan, torch.stack(beside).nansum(0))
     measures = {
-        # −Σ p ln p of p = α / t, from −Σ α ln α
-        "entropy": sums.entropy / total + total.log(),
+        "entropy": entropy,
         "distance": sums.distance / total,
         "sink": _sink(site, head) / total,
         "diagonality": 1 - sums.off / total,
-        "previous": _previous(site, head, cancelled) / total,
-        "induction": _induction(trace, site, head, cancelled) / total,
+        "previous": beside[0] / total,
+        "induction": induction / total,
+        "itself": beside[1] / total,
+        "next": beside[2] / total,
+        "delimiter": _delimiter(trace, site, head, cancelled) / total,
+        "same": same / total,
+        "near": near / total,
+        "evenness": torch.where(sums.seen > 1, entropy / sums.seen.log(), torch.nan),
     }
     received = (sums.received / max(site.queries, 1)).numpy().astype(np.float32)
-    return cells, Statistics({name: row.numpy().astype(np.float32) for name, row in measures.items()}, received)
+    by_row = {name: row.numpy().astype(np.float32) for name, row in measures.items()}
+    return cells, Statistics(by_row, received, sums.by_offset.share())
 
 
 def _sink(site: Site, head: int) -> Tensor:
@@ -77,6 +90,8 @@ def _add(sums: _Sums, site: Site, head: int, rows: slice, columns: slice) -> Non
     sums.received[columns] += weights.sum(0)
     sums.entropy[rows] += entropy
     sums.total[rows] += weights.sum(1)
+    sums.seen[rows] += weights.shape[1] if visible is None else visible.sum(1)
+    sums.by_offset.add(weights, visible, site.query_position[rows], site.key_position[columns])
     position = site.query_position[rows].float(), site.key_position[columns].float()
     sums.distance[rows] += _apart(weights, *position)
     sums.off[rows] += _apart(weights, sums.along[0][rows], sums.along[1][columns])
@@ -108,35 +123,56 @@ def _apart(weights: Tensor, query: Tensor, key: Tensor) -> Tensor:
     return torch.linalg.vecdot(weights, (key - query[:, None]).abs())
 
 
-def _previous(site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
-    """The weight of the key just before each query; NaN if it is not visible."""
+def _beside(site: Site, head: int, offset: int, cancelled: Cancelled | None) -> Tensor:
+    """The weight of the key at an offset from each query; NaN if it is not visible."""
     result = torch.full((site.queries,), torch.nan)
     for start in range(0, site.queries, ROWS):
         stop_if(cancelled)
         rows = slice(start, min(start + ROWS, site.queries))
-        previous = site.query_position[rows] - 1
-        keys = torch.isin(site.key_position, previous).nonzero()[:, 0]
+        wanted = site.query_position[rows] + offset
+        keys = torch.isin(site.key_position, wanted).nonzero()[:, 0]
         weights, visible = site.weights(head, rows, keys)
-        just = site.key_position[keys] == previous[:, None]
-        just = just if visible is None else just & visible
-        result[rows] = torch.where(just.any(1), (weights * just).sum(1), torch.nan)
+        there = site.key_position[keys] == wanted[:, None]
+        result[rows] = _added(weights, there, visible)
     return result
 
 
-def _induction(trace: Trace, site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
-    """The weight on keys that follow an earlier occurrence of the query's label; NaN without such a visible key."""
-    labels, result = numbered(trace, site), torch.full((site.queries,), torch.nan)
-    if labels is None:
+def _delimiter(trace: Trace, site: Site, head: int, cancelled: Cancelled | None) -> Tensor:
+    """The weight on punctuation and special tokens; NaN without such a visible key."""
+    known, result = delimiters(trace, site), torch.full((site.queries,), torch.nan)
+    if known is None or not bool(known.any()):
         return result
+    keys = known.nonzero()[:, 0]
+    for rows in torch.arange(site.queries).split(max(1, PAIRS // len(keys))):
+        stop_if(cancelled)
+        weights, visible = site.weights(head, rows, keys)
+        result[rows] = _added(weights, torch.ones_like(weights, dtype=torch.bool), visible)
+    return result
+
+
+def _alike(trace: Trace, site: Site, head: int, cancelled: Cancelled | None) -> tuple[Tensor, Tensor]:
+    """The weight on other keys with the query's label, and on keys that follow an earlier occurrence of it; NaN without
+    such a visible key.
+    """
+    labels, same, induction = numbered(trace, site), *torch.full((2, site.queries), torch.nan)
+    if labels is None:
+        return same, induction
     order = labels.argsort(stable=True)
     for rows in order.split(labels.bincount().tolist()):
-        keys = rows[rows + 1 < site.keys] + 1
-        if not len(keys) or len(rows) < 2:
+        if len(rows) < 2:
             continue
+        keys = torch.cat([rows, rows[rows + 1 < site.keys] + 1])
         for part in rows.split(max(1, PAIRS // len(keys))):
             stop_if(cancelled)
             weights, visible = site.weights(head, part, keys)
-            follows = keys - 1 < part[:, None]
-            follows = follows if visible is None else follows & visible
-            result[part] = torch.where(follows.any(1), (weights * follows).sum(1), torch.nan)
-    return result
+            there = torch.cat([keys[: len(rows)] != part[:, None], keys[len(rows) :] - 1 < part[:, None]], dim=1)
+            there = there if visible is None else there & visible
+            for result, half in ((same, slice(len(rows))), (induction, slice(len(rows), None))):
+                result[part] = _added(weights[:, half], there[:, half], None)
+    return same, induction
+
+
+def _added(weights: Tensor, there: Tensor, visible: Tensor | None) -> Tensor:
+    """The sums of the weights at some visible places; NaN in rows without one."""
+    there = there if visible is None else there & visible
+    return torch.where(there.any(1), (weights * there).sum(1), torch.nan)
