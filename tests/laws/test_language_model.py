@@ -16,7 +16,7 @@ from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, de
 from foveate.models import LlamaConfig
 from foveate.models.gpt import GPTConfig
 from foveate.models.language_model import LanguageModel
-from foveate.models.ran_language_model import RANLanguageModelConfig
+from foveate.models.ran_language_model import RANLanguageModel, RANLanguageModelConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig, NoneConfig, SinusoidalConfig
 
@@ -152,9 +152,23 @@ def test_cached_generation_is_uncached_generation(
         assert [[best.tokens for best in row] for row in found] == [[best.tokens for best in row] for row in expected]
 
 
-def test_prompts_of_unequal_lengths_are_refused(model: LanguageModel) -> None:
-    with pytest.raises(ValueError, match="equally long"):
-        model.start(Batch.of(TEXTS))
+@torch.no_grad()
+def test_prompts_of_unequal_lengths_go_on_side_by_side(model: LanguageModel) -> None:
+    """All but the recurrent attention network, whose windows begin together, and which says so."""
+    if isinstance(model, RANLanguageModel):
+        with pytest.raises(ValueError, match="equally long"):
+            model.start(Batch.of(TEXTS))
+        return
+    prompts, beam, later = [text[:cut] for text, cut in zip(TEXTS, (6, 0, 2, 15), strict=True)], 2, [4, 5, 6, 7]
+    state, logits = model.start(Batch.of(prompts), beam), []
+    for token in later:
+        state, after = model.step(state, torch.full((len(prompts) * beam,), token))
+        logits.append(after)
+    for row, prompt in enumerate(prompts):
+        alone = followed(model, [*prompt, *later], len(prompt))
+        for place in range(beam):
+            together = torch.stack([after[row * beam + place] for after in logits])
+            torch.testing.assert_close(together, alone, **SAME)
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from foveate.decode.beam import BeamConfig, beam_search
 from foveate.decode.constraint import Constraints
 from foveate.decode.ctc import CTCConfig, best_path
+from foveate.decode.flight import Arrival, Flight, Limits
 from foveate.decode.forced_alignment import occupation, viterbi
 from foveate.decode.frame import TimedHypothesis, TokenFrames
 from foveate.decode.fusion import Fusion
@@ -16,11 +17,13 @@ from foveate.decode.search import DecodeConfig, beam_size, decode
 from foveate.decode.stepper import Hypothesis, State, Stepper
 
 __all__ = [
+    "Arrival",
     "Average",
     "BeamConfig",
     "CTCConfig",
     "Constraints",
     "DecodeConfig",
+    "Flight",
     "Fusion",
     "GreedyConfig",
     "Hypothesis",
@@ -28,6 +31,7 @@ __all__ = [
     "JointState",
     "JointStepper",
     "LengthPenalty",
+    "Limits",
     "Partial",
     "PrefixState",
     "PrefixStream",

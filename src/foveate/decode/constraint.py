@@ -1,5 +1,6 @@
 """Constraints for all decoders: lengths, forbidden tokens, repeated n-grams, a forced beginning."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +51,19 @@ def hidden_alone(
     banned = _banned(constraints, position, end)
     _require_vocabulary(banned, vocab)
     return banned
+
+
+def cohorts(
+    constraints: Constraints, ages: Sequence[int], *, prefix: Tensor | None, end: int, vocab: int
+) -> list[tuple[int, list[int] | None]]:
+    """Groups of sentences that are constrained alike: an age in tokens and the sentences; None for all of them."""
+    distinct = sorted(set(ages))
+    if len(distinct) == 1:
+        return [(distinct[0], None)]
+    hidden = {hidden_alone(constraints, age, prefix=prefix, end=end, vocab=vocab) for age in distinct}
+    if len(hidden) == 1 and None not in hidden:
+        return [(distinct[0], None)]
+    return [(age, [sentence for sentence, own in enumerate(ages) if own == age]) for age in distinct]
 
 
 def constrained(

@@ -9,7 +9,7 @@ from foveate.decode.candidate import best, leaders
 from foveate.decode.constraint import Constraints
 from foveate.decode.request import Request
 from foveate.decode.stepper import Hypothesis, State, Stepper
-from foveate.decode.walk import walk
+from foveate.decode.walk import Walk, walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,12 @@ class GreedyConfig(Constraints):
 
 def greedy(stepper: Stepper, state: State, request: Request, config: GreedyConfig) -> list[Hypothesis]:
     """tokenₜ = argmaxᵥ p(v | token₁ … tokenₜ₋₁), of equal tokens the smallest id; one hypothesis per sentence."""
-    return walk(stepper, state, request, config, lambda scores, sentence, position: best(scores), _first)
+    return walk(stepper, state, request, greedy_walk(config, request.end))
+
+
+def greedy_walk(config: GreedyConfig, end: int) -> Walk:
+    """The walk that takes the best token."""
+    return Walk(config, lambda scores, rows: best(scores), _first, end=end)
 
 
 def _first(

@@ -12,7 +12,7 @@ from foveate.decode.candidate import ordered
 from foveate.decode.frame import BLANK
 from foveate.decode.prefix_score import PrefixScores
 from foveate.decode.request import END
-from foveate.decode.stepper import State, Stepper
+from foveate.decode.stepper import State, Stepper, reordered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +102,10 @@ class JointStepper:
     def select(self, state: JointState, rows: Int[Tensor, " new_rows"]) -> JointState:
         scores = None if state.scores is None else state.scores.select(rows)
         return replace(state, own=self.stepper.select(state.own, rows), scores=scores)
+
+    def reorder(self, state: JointState, rows: Int[Tensor, " new_rows"]) -> JointState:
+        scores = None if state.scores is None else state.scores.select(rows)
+        return replace(state, own=reordered(self.stepper, state.own, rows), scores=scores)
 
     def _mixed(self, logits: Float[Tensor, "rows vocab"], scores: PrefixScores) -> Float[Tensor, "rows vocab"]:
         attention = logits.log_softmax(-1, dtype=torch.float64)

@@ -1,5 +1,7 @@
 """Random numbers as a pure function of where they are used, without a generator's state."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float64, Int
 from torch import Tensor
@@ -8,8 +10,12 @@ _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
-def uniform(seed: int, sentence: Int[Tensor, " rows"], position: int) -> Float64[Tensor, " rows"]:
+def uniform(
+    seed: int | Int[Tensor, " rows"], sentence: Int[Tensor, " rows"], position: int | Int[Tensor, " rows"]
+) -> Float64[Tensor, " rows"]:
     """One number in [0, 1) for each row, a pure function of (seed, sentence, position).
+
+    Seeds that differ are given as the numbers of `keys`.
 
     SplitMix64: the seed and the sentence choose a stream, the position is the counter in it. 52 bits, so that the
     largest is below 1 even after it is multiplied by a rounded sum.
@@ -19,9 +25,16 @@ def uniform(seed: int, sentence: Int[Tensor, " rows"], position: int) -> Float64
 
     Reference: Steele, Lea & Flood 2014, figure 16 (with the finaliser of Stafford's variant 13).
     """
-    stream = mix(sentence.to(torch.int64) * _signed(_GOLDEN) + _signed(_mixed(seed)))
-    bits = mix(stream + _signed((position + 1) * _GOLDEN))
+    key = _signed(_mixed(seed)) if isinstance(seed, int) else seed
+    stream = mix(sentence.to(torch.int64) * _signed(_GOLDEN) + key)
+    count = _signed((position + 1) * _GOLDEN) if isinstance(position, int) else (position + 1) * _signed(_GOLDEN)
+    bits = mix(stream + count)
     return _shift(bits, 12).to(torch.float64) * 2.0**-52
+
+
+def keys(seeds: Sequence[int]) -> Int[Tensor, " rows"]:
+    """The number of each seed for `uniform`."""
+    return torch.tensor([_signed(_mixed(seed)) for seed in seeds], dtype=torch.int64)
 
 
 def mix(bits: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:

@@ -21,13 +21,14 @@ class Request:
     `max_length` is one limit or a limit for each sentence, within that of the configuration. `prefix` forces the
     beginning of each sentence; a negative id leaves the choice free, so that shorter prefixes are padded with −1.
     `examples` numbers the sentences for the noise of sampling, so that a sentence has the same noise in every batch; by
-    default they count from 0.
+    default they count from 0. `seeds` replace the configuration's seed, one for each sentence.
     """
 
     sentences: int
     max_length: Int[Tensor, " sentences"] | int | None = None
     prefix: Int[Tensor, "sentences length"] | None = None
     examples: Sequence[int] | None = None
+    seeds: Sequence[int] | None = None
     begin: int = BEGIN
     end: int = END
     device: torch.device | str | None = None
@@ -37,6 +38,7 @@ class Request:
             "max_length": _count(self.max_length),
             "prefix": _count(self.prefix),
             "examples": _count(self.examples),
+            "seeds": _count(self.seeds),
         }
         for name, count in counts.items():
             if count not in (None, self.sentences):

@@ -13,7 +13,7 @@ from foveate.decode.constraint import Constraints
 from foveate.decode.random_number import uniform
 from foveate.decode.request import Request
 from foveate.decode.stepper import Hypothesis, State, Stepper
-from foveate.decode.walk import walk
+from foveate.decode.walk import Rows, Walk, walk
 
 HEAD = 256  # tokens: the nucleus of a trained model is nearly always smaller
 
@@ -49,15 +49,16 @@ def sample(stepper: Stepper, state: State, request: Request, config: SampleConfi
 
     The noise is a function of (seed, sentence, position), so that a sentence gets the same tokens in any batch.
     """
-    examples = range(request.sentences) if request.examples is None else request.examples
-    numbers = torch.tensor(list(examples), dtype=torch.int64, device=request.device)
+    return walk(stepper, state, request, sampling(config, request.end))
 
-    def choose(
-        scores: Float[Tensor, "rows vocab"], sentence: Int[Tensor, " rows"], position: int
-    ) -> Int[Tensor, " rows"]:
-        return draw(scores, uniform(config.seed, numbers[sentence], position), config)
 
-    return walk(stepper, state, request, config, choose)
+def sampling(config: SampleConfig, end: int) -> Walk:
+    """The walk that draws tokens."""
+
+    def choose(scores: Float[Tensor, "rows vocab"], rows: Rows) -> Int[Tensor, " rows"]:
+        return draw(scores, uniform(config.seed if rows.key is None else rows.key, rows.example, rows.age), config)
+
+    return Walk(config, choose, end=end)
 
 
 def draw(

@@ -33,6 +33,20 @@ class Stepper(Protocol):
         ...
 
 
+@runtime_checkable
+class Joiner(Stepper, Protocol):
+    """A stepper whose rows may stand at different times, as batches in flight need it."""
+
+    def join(self, state: State, later: State) -> State:
+        """The rows of both states, which this may use up: those of `later` come last."""
+        ...
+
+
+def reordered(stepper: Stepper, state: State, rows: Int[Tensor, " new_rows"]) -> State:
+    """The state of the selected rows; the state itself is used no more. A stepper may have a `reorder` for this."""
+    return getattr(stepper, "reorder", stepper.select)(state, rows)
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """One decoded sequence.

@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
-from foveate.decode.constraint import Constraints, constrained, hidden_alone
-from foveate.decode.request import Request
-from foveate.decode.stepper import Hypothesis, State, Stepper, require_number, require_rows
+from foveate.decode.constraint import Constraints, cohorts, constrained, hidden_alone
+from foveate.decode.random_number import keys
+from foveate.decode.request import END, Request
+from foveate.decode.stepper import Hypothesis, State, Stepper, reordered, require_number, require_rows
 
-Choose = Callable[[Float[Tensor, "rows vocab"], Int[Tensor, " rows"], int], Int[Tensor, " rows"]]
-"""Maps the scores, each row's sentence and the position to each row's next token."""
+Choose = Callable[[Float[Tensor, "rows vocab"], "Rows"], Int[Tensor, " rows"]]
+"""Maps the scores and the rows to each row's next token."""
 Shortcut = Callable[[Float[Tensor, "rows vocab"], tuple[int, ...]], tuple[Tensor, Tensor] | None]
 """Maps the logits and the tokens that are hidden in every row to each row's next token and its score, without the
 scores of all tokens; returns None if it cannot.
@@ -28,99 +30,169 @@ COMPACT_SHARE = 0.2
 
 
 @torch.no_grad()
-def walk(
-    stepper: Stepper,
-    state: State,
-    request: Request,
-    constraints: Constraints,
-    choose: Choose,
-    shortcut: Shortcut = lambda logits, hidden: None,
-) -> list[Hypothesis]:
-    """Extend every sentence by the token from `choose` until its end or its limit; one hypothesis each, in order.
-
-    `shortcut` chooses the same token without computing the scores of all tokens, if it can.
-    """
+def walk(stepper: Stepper, state: State, request: Request, step: "Walk") -> list[Hypothesis]:
+    """Extend every sentence by a token until its end or its limit; one hypothesis each, in order."""
     hypotheses: dict[int, Hypothesis] = {}
-    rows = _Rows.start(request, request.limits(constraints, stepper))
-    token = torch.full((request.sentences,), request.begin, device=request.device)
+    rows = step.start(request, request.limits(step.constraints, stepper))
     while len(hypotheses) < request.sentences:
-        state, logits = stepper.step(state, token)
-        require_rows(logits, len(token))
-        position = rows.history.shape[1]
-        hidden = hidden_alone(constraints, position, prefix=rows.prefix, end=request.end, vocab=logits.shape[1])
-        choice = None if hidden is None else shortcut(logits, hidden)
-        if choice is None:
-            scores = constrained(logits, rows.history, constraints=constraints, prefix=rows.prefix, end=request.end)
-            token = choose(scores, rows.sentence, position)
-            choice = token, scores.gather(1, token[:, None])[:, 0]
-        token, gain = choice
-        rows = rows.extended(token, gain, request.end)
+        state, logits = stepper.step(state, rows.token)
+        rows = step.advance(rows, logits)
         done = int(rows.done.sum())  # the only synchronisation with the device
-        if done == len(token):
+        if done == len(rows.done):
             hypotheses |= rows.hypotheses()
-        elif done >= COMPACT_SHARE * len(token):
+        elif done >= COMPACT_SHARE * len(rows.done):
             hypotheses |= rows.select(rows.done.nonzero()[:, 0]).hypotheses()
             going = (~rows.done).nonzero()[:, 0]
-            state, rows, token = stepper.select(state, going), rows.select(going), token[going]
+            state, rows = reordered(stepper, state, going), rows.select(going)
     return [hypotheses[sentence] for sentence in range(request.sentences)]
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """The state of each row in the batch. Tokens after a row's end are ignored."""
+class Rows:
+    """The state of each row in the batch. Tokens after a row's end are ignored.
+
+    The newest tokens stand in the last column of `history`, so that rows may have begun at different times.
+    """
 
     sentence: Int[Tensor, " rows"]
+    first: tuple[int, ...]
+    """The column of each row's first token."""
     limit: Int[Tensor, " rows"]
+    """The column after the last token that a row may have."""
     prefix: Int[Tensor, "rows prefix_length"] | None
+    example: Int[Tensor, " rows"]
+    """The number of each sentence for the noise of sampling."""
+    key: Int[Tensor, " rows"] | None
+    """The seed of each sentence, if these differ."""
+    token: Int[Tensor, " rows"]
+    """The newest token, which the model reads next."""
     history: Int[Tensor, "rows position"]
     log_probability: Float[Tensor, " rows"]
-    length: Int[Tensor, " rows"]
+    end: Int[Tensor, " rows"]
+    """The column after a row's last token, its end token left out."""
     finished: Bool[Tensor, " rows"]
     done: Bool[Tensor, " rows"]
 
     @classmethod
-    def start(cls, request: Request, limit: Int[Tensor, " rows"]) -> "_Rows":
+    def start(cls, request: Request, limit: Int[Tensor, " rows"]) -> "Rows":
         rows, device = request.sentences, request.device
         false = torch.zeros(rows, dtype=torch.bool, device=device)
+        number = torch.arange(rows, device=device)
+        examples = request.examples
         return cls(
-            sentence=torch.arange(rows, device=device),
+            sentence=number,
+            first=(0,) * rows,
             limit=limit,
             prefix=None if request.prefix is None else request.prefix.to(device),
+            example=number if examples is None else torch.tensor(list(examples), dtype=torch.int64, device=device),
+            key=None if request.seeds is None else keys(request.seeds).to(device),
+            token=torch.full((rows,), request.begin, device=device),
             history=torch.zeros((rows, 0), dtype=torch.int64, device=device),
             log_probability=torch.zeros(rows, device=device),
-            length=limit,
+            end=limit,
             finished=false,
             done=false,
         )
 
-    def extended(self, token: Int[Tensor, " rows"], gain: Float[Tensor, " rows"], end: int) -> "_Rows":
+    @property
+    def ages(self) -> list[int]:
+        """The number of tokens of each row."""
+        return [self.history.shape[1] - first for first in self.first]
+
+    @property
+    def age(self) -> int | Int[Tensor, " rows"]:
+        """The number of tokens of each row; one number if all have the same."""
+        ages = self.ages
+        return ages[0] if len(set(ages)) == 1 else torch.tensor(ages, device=self.history.device)
+
+    def extended(self, token: Int[Tensor, " rows"], gain: Float[Tensor, " rows"], end: int) -> "Rows":
         ended = (token == end) & ~self.done
         position = self.history.shape[1]
         return replace(
             self,
+            token=token,
             history=torch.cat([self.history, token[:, None]], dim=1),
             log_probability=self.log_probability + gain.masked_fill(self.done, 0.0),
-            length=self.length.masked_fill(ended, position),
+            end=self.end.masked_fill(ended, position),
             finished=self.finished | ended,
             done=self.done | ended | (self.limit <= position + 1),
         )
 
-    def select(self, rows: Int[Tensor, " new_rows"]) -> "_Rows":
-        return _Rows(
-            sentence=self.sentence[rows],
-            limit=self.limit[rows],
-            prefix=None if self.prefix is None else self.prefix[rows],
-            history=self.history[rows],
-            log_probability=self.log_probability[rows],
-            length=self.length[rows],
-            finished=self.finished[rows],
-            done=self.done[rows],
+    def select(self, rows: Int[Tensor, " new_rows"]) -> "Rows":
+        parts = {name: value[rows] for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, first=tuple(self.first[row] for row in rows.tolist()), **parts)
+
+    def joined(self, later: "Rows") -> "Rows":
+        """The rows of both, which have no prefixes."""
+        if not self.first:
+            return later
+        unused = min(self.first)
+        older = self.shifted(-unused)
+        younger = later.shifted(older.history.shape[1] - later.history.shape[1])
+        parts = {
+            name: torch.cat([value, getattr(younger, name)])
+            for name, value in vars(older).items()
+            if isinstance(value, Tensor)
+        }
+        return replace(older, first=older.first + younger.first, **parts)
+
+    def shifted(self, columns: int) -> "Rows":
+        """The same rows with this many more columns in front, or fewer."""
+        return replace(
+            self,
+            first=tuple(first + columns for first in self.first),
+            limit=self.limit + columns,
+            end=self.end + columns,
+            history=pad(self.history, (columns, 0)),
         )
 
     def hypotheses(self) -> dict[int, Hypothesis]:
-        columns = (self.sentence, self.history, self.length, self.log_probability, self.finished)
+        columns = (self.sentence, self.history, self.end, self.log_probability, self.finished)
+        rows = zip(self.first, *(column.tolist() for column in columns), strict=True)
         results = {}
-        for sentence, tokens, length, total, finished in zip(*(column.tolist() for column in columns), strict=True):
+        for first, sentence, tokens, end, total, finished in rows:
             require_number(total, sentence)
-            results[sentence] = Hypothesis(tuple(tokens[:length]), total, total, finished)
+            results[sentence] = Hypothesis(tuple(tokens[first:end]), total, total, finished)
         return results
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The extension of rows by tokens. `shortcut` chooses the same token as `choose` without the scores of all tokens,
+    if it can.
+    """
+
+    constraints: Constraints
+    choose: Choose
+    shortcut: Shortcut = lambda logits, hidden: None
+    end: int = END
+
+    def start(self, request: Request, limit: Int[Tensor, " rows"]) -> Rows:
+        """The rows before their first token."""
+        return Rows.start(request, limit)
+
+    def advance(self, rows: Rows, logits: Float[Tensor, "rows vocab"]) -> Rows:
+        """The rows with their next tokens."""
+        require_rows(logits, len(rows.token))
+        groups = cohorts(self.constraints, rows.ages, prefix=rows.prefix, end=self.end, vocab=logits.shape[1])
+        if groups[0][1] is None:
+            return rows.extended(*self._choice(rows, logits, groups[0][0]), self.end)
+        order = torch.tensor([row for _, members in groups for row in members or ()], device=logits.device)
+        sizes, choices = [len(members or ()) for _, members in groups], []
+        for (age, _), members in zip(groups, order.split(sizes), strict=True):
+            choices.append(self._choice(rows.select(members), logits[members], age))
+        token, gain = (torch.cat(parts)[order.argsort()] for parts in zip(*choices, strict=True))
+        return rows.extended(token, gain, self.end)
+
+    def _choice(
+        self, rows: Rows, logits: Float[Tensor, "rows vocab"], age: int
+    ) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]:
+        """The next tokens, and their log-probabilities, of rows that are constrained as at this age."""
+        hidden = hidden_alone(self.constraints, age, prefix=rows.prefix, end=self.end, vocab=logits.shape[1])
+        choice = None if hidden is None else self.shortcut(logits, hidden)
+        if choice is not None:
+            return choice
+        history = rows.history[:, rows.history.shape[1] - age :]
+        scores = constrained(logits, history, constraints=self.constraints, prefix=rows.prefix, end=self.end)
+        token = self.choose(scores, rows)
+        return token, scores.gather(1, token[:, None])[:, 0]

@@ -127,4 +127,4 @@ class Bahdanau(RecurrentSeq2Seq):
         context, previous = attend_step(self.attention, before, state)
         layer = self.decoder.step(torch.cat([embedded, context], -1), state.layers[0])
         logits = self.logits(before, embedded, context)
-        return replace(state, layers=(layer,), time=state.time + 1, previous=previous), logits
+        return replace(state, layers=(layer,), clock=state.clock.ticked(), previous=previous), logits

@@ -145,6 +145,13 @@ class Captioner(Seq2Seq[Any]):
     def select(self, state: Any, rows: Int[Tensor, " new_rows"]) -> Any:
         return self.decoder.select(state, rows)
 
+    def reorder(self, state: Any, rows: Int[Tensor, " new_rows"]) -> Any:
+        return self.decoder.reorder(state, rows)
+
+    def join(self, state: Any, later: Any) -> Any:
+        decoder: Any = self.decoder
+        return decoder.join(state, later)
+
     @property
     def target_embedding(self) -> nn.Embedding:
         """The decoder's embedding of tokens."""

@@ -86,7 +86,7 @@ class FixedContext(RecurrentSeq2Seq):
     ) -> tuple[RecurrentState, Float[Tensor, "rows vocab"]]:
         assert state.feed is not None
         hidden, layers = self.decoder.step(torch.cat([self.target_embedding(token), state.feed], -1), state.layers)
-        return replace(state, layers=layers, time=state.time + 1), self.output(hidden)
+        return replace(state, layers=layers, clock=state.clock.ticked()), self.output(hidden)
 
 
 def direction_dim(hidden_dim: int, bidirectional: bool) -> int:

@@ -12,6 +12,7 @@ from foveate.attention.check import require_positive, require_rates, require_rea
 from foveate.attention.mechanism import require_no_segments, shortest
 from foveate.config.field import setting
 from foveate.data.batch import Batch
+from foveate.errors import UsageError
 from foveate.models.glimpse import Glimpses, draws_places
 from foveate.models.recurrent import (
     Memory,
@@ -19,12 +20,14 @@ from foveate.models.recurrent import (
     attend_step,
     beam_queries,
     first_weights,
+    joined_rows,
     reinforce_for,
     reinforcement,
     selected_rows,
     with_beam,
 )
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
+from foveate.nn.clock import Clock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
 from foveate.nn.loss import cross_entropy
@@ -146,7 +149,7 @@ class GazeDecoder(Seq2Seq[GazeState]):
         if glimpses is not None and not draws_places(self.attention):
             raise ValueError("glimpses are drawn by hard attention that has learnt from draws")
         memory, layer = self._remember(source, 1)
-        state = GazeState(memory, (layer,), None, 1, 0, first_weights(self.attention, memory), glimpses)
+        state = GazeState(memory, (layer,), None, 1, Clock(), first_weights(self.attention, memory), glimpses)
         return with_beam(state, beam)
 
     def step(self, state: GazeState, token: Int[Tensor, " rows"]) -> tuple[GazeState, Float[Tensor, "rows vocab"]]:
@@ -160,7 +163,7 @@ class GazeDecoder(Seq2Seq[GazeState]):
         embedded = self.target_embedding(token)
         context, layer = self._advance(embedded, context, layer)
         logits = self._logits(embedded, layer[0], context)
-        return replace(state, layers=(layer,), time=state.time + 1, previous=previous), logits
+        return replace(state, layers=(layer,), clock=state.clock.ticked(), previous=previous), logits
 
     def select(self, state: GazeState, rows: Int[Tensor, " new_rows"]) -> GazeState:
         if state.glimpses is None:
@@ -168,6 +171,12 @@ class GazeDecoder(Seq2Seq[GazeState]):
         sentences = selected_sentences(rows, state.beam, len(state.memory.hidden))
         glimpses = state.glimpses if sentences is None else state.glimpses.select(sentences)
         return replace(selected_rows(state, rows), glimpses=glimpses)
+
+    def join(self, state: GazeState, later: GazeState) -> GazeState:
+        """The rows of both states. Raises UsageError for states that draw places, whose noise depends on the time."""
+        if state.glimpses is not None or later.glimpses is not None:
+            raise UsageError("A decoder that draws its places cannot decode batches in flight. Decode batch by batch.")
+        return joined_rows(state, later)
 
     def _drawn(
         self, query: Float[Tensor, "rows query_dim"], state: GazeState, glimpses: Glimpses
@@ -181,7 +190,7 @@ class GazeDecoder(Seq2Seq[GazeState]):
         explanation = self.attention.explain(grouped[:, None], hidden[:, None], hidden[:, None], at=at)
         scores, visible = explanation.scores, explanation.visible
         distribution = normaliser.tile(scores, visible, normaliser.statistic(scores, visible))
-        place = glimpses.places(distribution[:, 0], state.time)
+        place = glimpses.places(distribution[:, 0], state.clock.latest)
         context = hidden.take_along_dim(place[..., None], 1).flatten(0, 1)
         if previous is None:
             return context, None

@@ -15,13 +15,25 @@ from foveate.attention import Positions, causal
 from foveate.attention.check import require_positive
 from foveate.attention.mechanism import shortest
 from foveate.data.batch import Batch
-from foveate.models.language_model import LanguageModel, require_equal_lengths
+from foveate.models.language_model import LanguageModel, start_by_length
+from foveate.nn.clock import Clock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
-from foveate.nn.past import Past, attend_and_keep, attend_to_past, selected, standing_in, with_room
+from foveate.nn.past import (
+    Past,
+    Summed,
+    attend_and_keep,
+    attend_to_past,
+    joined,
+    rows_of,
+    selected,
+    standing_in,
+    with_room,
+    without,
+)
 from foveate.nn.position_vector import LearnedConfig, PositionConfig, UnitIntervalConfig
 from foveate.nn.transformer_block import BlockConfig, EncoderBlock
 
@@ -93,7 +105,7 @@ class GPTState:
 
     pasts: tuple[Past, ...]
     """Per layer, keys and values of the tokens so far, with room for more; for kernel attention, their sum."""
-    time: int
+    clock: Clock
 
 
 @runtime_checkable
@@ -148,26 +160,36 @@ class CausalTransformer(LanguageModel[GPTState]):
         return linear(hidden, self.output_table)
 
     def start(self, prompt: Batch, beam: int = 1) -> GPTState:
-        require_equal_lengths(prompt)
         ids = prompt.ids
         x = self._embed(ids, torch.arange(prompt.length, device=ids.device).expand_as(ids))
         at = Positions.of(prompt.length, prompt.length, device=ids.device)
         pasts: list[Past] = []
         for block in self._layers:
             x = _through(block, x, partial(attend_and_keep, block.attention, at=at, beam=beam, pasts=pasts))
-        return GPTState(tuple(pasts), prompt.length)
+        clock = Clock.of(prompt.lengths.repeat_interleave(beam))
+        if clock.rows is None:
+            return GPTState(tuple(pasts), clock)
+        if any(isinstance(past, Summed) for past in pasts):  # sums would contain padding
+            return start_by_length(self, prompt, beam)
+        return GPTState(tuple(without(cast(Tensor, past), clock) for past in pasts), clock)
 
     def step(self, state: GPTState, token: Int[Tensor, " rows"]) -> tuple[GPTState, Float[Tensor, "rows vocab"]]:
-        time = state.time
-        x = self._embed(token, torch.full_like(token, time))
-        before, pasts = [with_room(past, time) for past in state.pasts], list[Past]()
-        look_back = partial(attend_to_past, at=standing_in(before, time), time=time, pasts=pasts)
+        clock = state.clock
+        x = self._embed(token, clock.of_rows(len(token), token.device))
+        before, pasts = [with_room(past, clock) for past in state.pasts], list[Past]()
+        look_back = partial(attend_to_past, at=standing_in(before, clock), clock=clock, pasts=pasts)
         for block, past in zip(self._layers, before, strict=True):
             x = _through(block, x, partial(look_back, block.attention, past=past))
-        return GPTState(tuple(pasts), time + 1), self.logits(self.norm(x))
+        return GPTState(tuple(pasts), clock.ticked()), self.logits(self.norm(x))
 
     def select(self, state: GPTState, rows: Int[Tensor, " new_rows"]) -> GPTState:
-        return replace(state, pasts=tuple(selected(past, rows) for past in state.pasts))
+        return GPTState(tuple(selected(past, rows) for past in state.pasts), state.clock.select(rows))
+
+    def join(self, state: GPTState, later: GPTState) -> GPTState:
+        counts = (rows_of(state.pasts[0]), rows_of(later.pasts[0]))
+        clock = state.clock.joined(later.clock, counts, self.embedding.weight.device)
+        pairs = zip(state.pasts, later.pasts, strict=True)
+        return GPTState(tuple(joined(*pair, clock.latest) for pair in pairs), clock)
 
     @property
     def _layers(self) -> tuple[CausalBlock, ...]:

@@ -1,8 +1,10 @@
 """The interface of language models: teacher-forced logits for training, explicit states for continuing a prompt."""
 
+import functools
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -17,7 +19,8 @@ class LanguageModel(nn.Module, ABC, Generic[State]):
     """p(y) = Π_t p(y_t | y_<t)
 
     `forward` computes the logits after each real token, all positions at once. `foveate.decode` calls `start`, `step`
-    and `select`: a state is a value that is passed in and returned, and can be used for one step only.
+    and `select`: a state is a value that is passed in and returned, and can be used for one step only. Models that
+    decode batches in flight also have `join(state, later)`: the rows of both, which it may use up.
     """
 
     max_length: int | None = None
@@ -29,7 +32,7 @@ class LanguageModel(nn.Module, ABC, Generic[State]):
 
     @abstractmethod
     def start(self, prompt: Batch, beam: int = 1) -> State:
-        """Read the prompts, which must be equally long and may be empty; rows are `prompt · beam + hypothesis`.
+        """Read the prompts, which may be empty; rows are `prompt · beam + hypothesis`.
 
         The first `step` then takes the token after them: for a prompt a b c, start from a b and step with c.
         """
@@ -59,6 +62,22 @@ class LanguageModel(nn.Module, ABC, Generic[State]):
     def parameter_count(self) -> int:
         """The number of trainable numbers; tied weights count once."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+
+def are_equally_long(prompt: Batch) -> bool:
+    """Whether no prompt is padded."""
+    return prompt.num_tokens == prompt.size * prompt.length
+
+
+def start_by_length(model: Any, prompt: Batch, beam: int) -> Any:
+    """The state of a model with `join` after prompts of unequal lengths, from those of the equally long ones."""
+    lengths = prompt.lengths.tolist()
+    groups = [[row for row, each in enumerate(lengths) if each == length] for length in sorted(set(lengths))]
+    batches = (Batch.of([prompt.ids[row, : lengths[row]].tolist() for row in group]) for group in groups)
+    state = functools.reduce(model.join, (model.start(batch.to(prompt.ids.device), beam) for batch in batches))
+    order = torch.tensor([row for group in groups for row in group]).argsort()
+    rows = (order[:, None] * beam + torch.arange(beam)).flatten()
+    return model.select(state, rows.to(prompt.ids.device))
 
 
 def require_equal_lengths(prompt: Batch) -> None:

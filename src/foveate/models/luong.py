@@ -132,5 +132,5 @@ class Luong(RecurrentSeq2Seq):
         context, previous = attend_step(self.attention, hidden, state)
         attentional = self._attentional(context, hidden)
         feed = attentional if self.input_feeding else None
-        state = replace(state, layers=layers, feed=feed, time=state.time + 1, previous=previous)
+        state = replace(state, layers=layers, feed=feed, clock=state.clock.ticked(), previous=previous)
         return state, self.output(attentional)

@@ -209,6 +209,12 @@ class Recogniser(Seq2Seq[Any]):
     def select(self, state: Any, rows: Int[Tensor, " new_rows"]) -> Any:
         return self._required_decoder().select(state, rows)
 
+    def reorder(self, state: Any, rows: Int[Tensor, " new_rows"]) -> Any:
+        return self._required_decoder().reorder(state, rows)
+
+    def join(self, state: Any, later: Any) -> Any:
+        return self._required_decoder().join(state, later)
+
     @property
     def target_embedding(self) -> nn.Embedding:
         """The decoder's embedding of tokens."""

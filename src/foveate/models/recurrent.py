@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from foveate.attention import Attention, Mechanism, Positions, Reinforce, choices
 from foveate.attention.claim import restriction
@@ -15,10 +16,11 @@ from foveate.attention.normaliser import Choice
 from foveate.attention.score import FeedbackScore
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq, selected_sentences
+from foveate.nn.clock import Clock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.loss import cross_entropy
-from foveate.nn.recurrent_layer import RecurrentEncoder, StackState
+from foveate.nn.recurrent_layer import RecurrentEncoder, StackState, joined_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,15 @@ class Memory:
             features=None if self.features is None else self.features[sentences],
         )
 
+    def joined(self, later: "Memory") -> "Memory":
+        """The memory of both batches' sentences."""
+        lengths = torch.cat([each.at.key_lengths.expand(len(each.hidden), 1, 1, 1) for each in (self, later)])
+        hidden = padded(self.hidden, later.hidden)
+        assert hidden is not None
+        at = Positions.of(1, hidden.shape[1], key_lengths=lengths.flatten())
+        features = padded(self.features, later.features, axis=2)
+        return replace(self, hidden=hidden, at=replace(at, zeroed=True), final=(), features=features)
+
 
 @dataclass(frozen=True, eq=False)
 class RecurrentState:
@@ -51,7 +62,7 @@ class RecurrentState:
     feed: Float[Tensor, "rows feed_dim"] | None
     """Luong's h̃ of the last step, with input feeding."""
     beam: int
-    time: int
+    clock: Clock
     previous: Float[Tensor, "rows key"] | None = None
     """The weights of the last step, if the score depends on them."""
 
@@ -110,10 +121,13 @@ class RecurrentSeq2Seq(Seq2Seq[RecurrentState]):
     def start(self, source: Batch, beam: int = 1) -> RecurrentState:
         memory = self.remember(self.encode(source))
         layers, feed = self.initial(memory)
-        return with_beam(RecurrentState(memory, layers, feed, 1, 0, self.first_weights(memory)), beam)
+        return with_beam(RecurrentState(memory, layers, feed, 1, Clock(), self.first_weights(memory)), beam)
 
     def select(self, state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:
         return selected_rows(state, rows)
+
+    def join(self, state: RecurrentState, later: RecurrentState) -> RecurrentState:
+        return joined_rows(state, later)
 
     def remember(self, memory: Memory) -> Memory:
         """Add the part of the score that depends on the keys alone, if the model has attention."""
@@ -142,6 +156,32 @@ def selected_rows(state: AnyState, rows: Int[Tensor, " new_rows"]) -> AnyState:
     sentences = selected_sentences(rows, state.beam, len(state.memory.hidden))
     memory = state.memory if sentences is None else state.memory.select(sentences)
     return replace(_rows(state, rows), memory=memory)
+
+
+def joined_rows(state: AnyState, later: AnyState) -> AnyState:
+    """The rows of both states, with the memories of both.
+
+    Raises ValueError for states with another number of rows for each sentence.
+    """
+    if state.beam != later.beam:
+        raise ValueError(f"States with {state.beam} and {later.beam} rows for each sentence cannot be joined.")
+    rows = (len(state.layers[0][0]), len(later.layers[0][0]))
+    return replace(
+        state,
+        memory=state.memory.joined(later.memory),
+        layers=joined_layers(state.layers, later.layers),
+        feed=padded(state.feed, later.feed),
+        previous=padded(state.previous, later.previous),
+        clock=state.clock.joined(later.clock, rows, state.memory.hidden.device),
+    )
+
+
+def padded(first: Tensor | None, second: Tensor | None, axis: int = 1) -> Tensor | None:
+    """The rows of both, the shorter ones with zeros at the end of an axis; None without them."""
+    if first is None or second is None:
+        return None
+    longest, behind = max(first.shape[axis], second.shape[axis]), first.dim() - 1 - axis
+    return torch.cat([pad(part, (0, 0) * behind + (0, longest - part.shape[axis])) for part in (first, second)])
 
 
 def first_weights(attention: Mechanism | nn.Module | None, memory: Memory) -> Float[Tensor, "sentences key"] | None:
@@ -212,7 +252,7 @@ def beam_queries(
 ) -> tuple[Float[Tensor, "sentences beam query_dim"], Positions, Float[Tensor, "sentences beam key"] | None]:
     """The queries of a sentence's hypotheses side by side, their positions, and the weights of the step before."""
     previous = None if state.previous is None else state.previous.unflatten(0, (-1, state.beam))
-    now = torch.full((1, 1, state.beam, 1), state.time, device=query.device)
+    now = state.clock.of_sentences(state.beam, query.device)[:, None, None, None].expand(-1, -1, state.beam, -1)
     return query.view(-1, state.beam, query.shape[-1]), replace(state.memory.at, query=now, aligned=False), previous
 
 
@@ -245,5 +285,6 @@ def _by_sentence(
 
 def _rows(state: AnyState, rows: Int[Tensor, " new_rows"]) -> AnyState:
     layers = tuple(tuple(part[rows] for part in layer) for layer in state.layers)
+    clock = state.clock.select(rows)
     feed, previous = (None if part is None else part[rows] for part in (state.feed, state.previous))
-    return replace(state, layers=layers, feed=feed, previous=previous)
+    return replace(state, layers=layers, feed=feed, previous=previous, clock=clock)

@@ -10,11 +10,18 @@ from torch.nn.functional import linear
 
 from foveate.attention.check import require_positive, require_rates
 from foveate.data.batch import Batch
-from foveate.models.language_model import LanguageModel, require_equal_lengths
+from foveate.models.language_model import LanguageModel, are_equally_long, require_equal_lengths, start_by_length
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
 from foveate.nn.packing import Packing
-from foveate.nn.recurrent_layer import Cell, RecurrentConfig, RecurrentDecoder, RecurrentLayer, StackState
+from foveate.nn.recurrent_layer import (
+    Cell,
+    RecurrentConfig,
+    RecurrentDecoder,
+    RecurrentLayer,
+    StackState,
+    joined_layers,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +94,8 @@ class RecurrentLanguageModel(LanguageModel[RecurrentLanguageState]):
         return linear(hidden, weight, self.output_bias)
 
     def start(self, prompt: Batch, beam: int = 1) -> RecurrentLanguageState:
-        require_equal_lengths(prompt)
+        if not are_equally_long(prompt):
+            return start_by_length(self, prompt, beam)
         embedded = self.embedding(prompt.ids)
         layers = self._zeros(embedded, prompt.size)
         for here in embedded.unbind(1):
@@ -104,6 +112,9 @@ class RecurrentLanguageModel(LanguageModel[RecurrentLanguageState]):
 
     def select(self, state: RecurrentLanguageState, rows: Int[Tensor, " new_rows"]) -> RecurrentLanguageState:
         return RecurrentLanguageState(tuple(tuple(part[rows] for part in layer) for layer in state.layers))
+
+    def join(self, state: RecurrentLanguageState, later: RecurrentLanguageState) -> RecurrentLanguageState:
+        return RecurrentLanguageState(joined_layers(state.layers, later.layers))
 
     def _zeros(self, like: Tensor, rows: int) -> StackState:
         return tuple(layer.initial(like, rows) for layer in self.decoder.layers if isinstance(layer, RecurrentLayer))

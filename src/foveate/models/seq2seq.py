@@ -20,6 +20,7 @@ class Seq2Seq(nn.Module, ABC, Generic[State]):
     Sources are `tokens + eos`; targets are `bos + tokens + eos`. `forward` predicts `target.ids[:, 1:]` from
     `target.ids[:, :-1]`, all positions at once. `foveate.decode` calls `start`, `step` and
     `select`. A state is a value that is passed in and returned, and can be used for one step only; `select` copies it.
+    Models that decode batches in flight also have `join(state, later)`: the rows of both, which it may use up.
     """
 
     max_length: int | None = None
@@ -44,6 +45,10 @@ class Seq2Seq(nn.Module, ABC, Generic[State]):
     @abstractmethod
     def select(self, state: State, rows: Int[Tensor, " new_rows"]) -> State:
         """The state of the selected rows, which are whole groups of `beam` consecutive rows of one sentence."""
+
+    def reorder(self, state: State, rows: Int[Tensor, " new_rows"]) -> State:
+        """`select`, which may use the state up."""
+        return self.select(state, rows)
 
     @staticmethod
     def predicted(target: Batch) -> Int[Tensor, " tokens"]:

@@ -1,7 +1,7 @@
 """Spellers are decoders whose encoder stands elsewhere: they attend to vectors and write one token after the other."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -25,12 +25,16 @@ from foveate.models.recurrent import (
     attend_in_turn,
     attend_row,
     attend_step,
+    beam_queries,
     first_weights,
+    joined_rows,
+    padded,
     selected_rows,
     with_beam,
 )
 from foveate.models.seq2seq import Seq2Seq
 from foveate.models.transformer import Transformer, TransformerConfig
+from foveate.nn.clock import Clock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens, Vectors
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
@@ -127,6 +131,14 @@ class HeadedMemory(Memory):
             return selected
         return replace(selected, projected=KeyValue(*(part[sentences] for part in self.projected)))
 
+    def joined(self, later: Memory) -> "HeadedMemory":
+        both = super().joined(later)
+        assert isinstance(both, HeadedMemory)
+        if self.projected is None or not isinstance(later, HeadedMemory) or later.projected is None:
+            return both
+        pairs = zip(self.projected, later.projected, strict=True)
+        return replace(both, projected=KeyValue(*(cast(Tensor, padded(*pair, axis=2)) for pair in pairs)))
+
 
 class Speller(Seq2Seq[RecurrentState]):
     """s_i = LSTM(s_{i−1}, [E y_{i−1}; c_{i−1}]);  α_i = softmax_j score(s_i, h_j);  c_i = Σ_j α_ij h_j
@@ -166,7 +178,7 @@ class Speller(Seq2Seq[RecurrentState]):
         memory = self._remember(source, 1)
         layers, feed = self._initial(memory)
         first = None if self.attention is None else first_weights(self.attention, memory)
-        return with_beam(RecurrentState(memory, layers, feed, 1, 0, first), beam)
+        return with_beam(RecurrentState(memory, layers, feed, 1, Clock(), first), beam)
 
     def step(
         self, state: RecurrentState, token: Int[Tensor, " rows"]
@@ -177,16 +189,17 @@ class Speller(Seq2Seq[RecurrentState]):
         if self.attention is not None:
             context, previous = attend_step(self.attention, hidden, state)
         else:
-            grouped = hidden.view(-1, state.beam, hidden.shape[-1])
-            now = torch.full((1, 1, state.beam, 1), state.time, device=hidden.device)
-            at = replace(state.memory.at, query=now, aligned=False)
+            grouped, at, _ = beam_queries(hidden, state)
             context = self._headed(grouped, state.memory, at).flatten(0, 1)
         feed = None if state.feed is None else context
-        state = replace(state, layers=layers, feed=feed, time=state.time + 1, previous=previous)
+        state = replace(state, layers=layers, feed=feed, clock=state.clock.ticked(), previous=previous)
         return state, self._logits(torch.cat([hidden, context], -1))
 
     def select(self, state: RecurrentState, rows: Int[Tensor, " new_rows"]) -> RecurrentState:
         return selected_rows(state, rows)
+
+    def join(self, state: RecurrentState, later: RecurrentState) -> RecurrentState:
+        return joined_rows(state, later)
 
     def _remember(self, source: Batch, queries: int) -> HeadedMemory:
         """The vectors as memory for `queries` steps, with what the attention makes of them alone."""

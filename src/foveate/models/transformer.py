@@ -16,7 +16,17 @@ from foveate.attention.check import require_positive
 from foveate.attention.mechanism import shortest
 from foveate.attention.record import is_recording
 from foveate.data.batch import Batch
-from foveate.models.seq2seq import Seq2Seq, selected_sentences
+from foveate.models.seq2seq import Seq2Seq
+from foveate.models.transformer_state import (
+    TransformerState,
+    joined_states,
+    memory_positions,
+    own,
+    reordered,
+    selected_rows,
+    stored_pasts,
+)
+from foveate.nn.clock import Clock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.linear_layer import PackedWeight, may_pack, packed_product
@@ -24,7 +34,15 @@ from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
 from foveate.nn.origin import Origin, is_plain
 from foveate.nn.packing import Packing
-from foveate.nn.past import ROOM_STEP, Past, Stored, attend_to_past, no_past, selected, standing, standing_in, with_room
+from foveate.nn.past import (
+    ROOM_STEP,
+    Past,
+    attend_to_past,
+    no_past,
+    standing,
+    standing_in,
+    with_room,
+)
 from foveate.nn.position_vector import PositionConfig, SinusoidalConfig, UnitInterval
 from foveate.nn.prepared.flat_block import FlatBlock, FlatBlocks, Sight
 from foveate.nn.prepared.flat_step import DecoderStep
@@ -67,24 +85,6 @@ class TransformerConfig:
 
     def build(self, source_vocab: int | Input, target_vocab: int) -> "Transformer":
         return Transformer(self, source_vocab, target_vocab)
-
-
-@dataclass(frozen=True, eq=False)
-class TransformerState:
-    """The state of a decoder between two words. It can be used for one step only, like a `GPTState`."""
-
-    memory: tuple[KeyValue, ...]
-    """Per layer, keys and values of the encoder's output: one per sentence, shared by its hypotheses."""
-    memory_at: Positions
-    memory_lengths: Int[Tensor, " sentences"]
-    cache: tuple[Past, ...]
-    """Per layer, keys and values of the words so far, with room for more; for kernel attention, their sum."""
-    beam: int
-    time: int
-    flat: tuple[FlatBlock, ...] | None = None
-    """The decoder's blocks prepared for single steps, if they have a flat form."""
-    whole: DecoderStep | None = None
-    """One kernel for the whole step, if it supports the model and the number of rows."""
 
 
 class Transformer(Seq2Seq[TransformerState]):
@@ -150,7 +150,7 @@ class Transformer(Seq2Seq[TransformerState]):
         packing = Packing(target.lengths - 1, inputs.shape[1])
         x = self._embed(self.target_embedding, self.target_position, packing.pack(inputs), packing.place)
         at = Positions.of(inputs.shape[1], inputs.shape[1], device=inputs.device)
-        memory_at = _memory_at(inputs.shape[1], source)
+        memory_at = memory_positions(inputs.shape[1], source)
         for block in self._decoder:
             memory = block.cross_attention.remember_tokens(encoded, source_packing, packing)
             x = block(x, memory, at=at, memory_at=memory_at, packing=packing)
@@ -164,7 +164,7 @@ class Transformer(Seq2Seq[TransformerState]):
             lengths = packing.pack(source.lengths[:, None].expand(source.size, source.length))
         values, places = source.packed(packing)
         x = self._embed(self.source_embedding, self.position, values, packing.place, lengths, places)
-        at = _memory_at(packing.length, source)
+        at = memory_positions(packing.length, source)
         if isinstance(self.encoder, RANEncoder):
             return self.encoder_norm(self.encoder(x, packing=packing)), packing
         for block in self.encoder:
@@ -202,49 +202,62 @@ class Transformer(Seq2Seq[TransformerState]):
         plain = not torch.is_grad_enabled() and not self.training
         flat = self._flat.of(self._decoder) if plain else None
         whole = None if flat is None else self._whole.of(self, flat)
-        return TransformerState(memory, _memory_at(beam, source), source.lengths.long(), cache, beam, 0, flat, whole)
+        return TransformerState(
+            memory, memory_positions(beam, source), source.lengths.long(), cache, beam, Clock(), flat, whole
+        )
 
     def step(
         self, state: TransformerState, token: Int[Tensor, " rows"]
     ) -> tuple[TransformerState, Float[Tensor, "rows vocab"]]:
-        state = replace(state, cache=tuple(with_room(past, state.time) for past in state.cache))
         prepared = not torch.is_grad_enabled() and not self.training
+        if state.slots is not None and not prepared:
+            state = own(state)
+        clock = state.clock
+        cache = tuple(with_room(past, clock) for past in state.cache)
+        slots = None if state.slots is None else state.slots.with_room(cast(Tensor, cache[0]).shape[3])
+        state = replace(state, cache=cache, clock=clock.ticked(), slots=slots)
         if state.whole is not None and len(token) and prepared:
-            return replace(state, time=state.time + 1), self._step_whole(state.whole, state, token)
-        x = self._embed(self.target_embedding, self.target_position, token, torch.full_like(token, state.time))
+            return state, self._step_whole(state.whole, state, token, clock)
+        place = clock.of_rows(len(token), token.device)
+        x = self._embed(self.target_embedding, self.target_position, token, place)
         if state.flat is None or not prepared:
-            cache, x = self._step_blocks(state, x)
+            cache, x = self._step_blocks(state, x, clock)
             state = replace(state, cache=cache)
         else:
-            x = _step_flat(state.flat, state, x)
-        return replace(state, time=state.time + 1), self.logits(self.decoder_norm(x))
+            x = _step_flat(state.flat, state, x, clock)
+        return state, self.logits(self.decoder_norm(x))
 
     def _step_whole(
-        self, whole: DecoderStep, state: TransformerState, token: Int[Tensor, " rows"]
+        self, whole: DecoderStep, state: TransformerState, token: Int[Tensor, " rows"], clock: Clock
     ) -> Float[Tensor, "rows vocab"]:
-        [position] = self.target_position(torch.tensor([state.time])).to(whole.dtype)
-        watched_at = _standing(state) if is_recording() else None
-        inputs = (_stored(state), state.memory, state.memory_lengths)
-        return whole(token, position, *inputs, time=state.time, watched_at=watched_at)
+        position = self.target_position(clock.of_sentences(1)).to(whole.dtype)
+        watched_at = _standing(state, clock) if is_recording() else None
+        inputs = (stored_pasts(state), state.memory, state.memory_lengths)
+        return whole(token, position, *inputs, clock=clock, slots=state.slots, watched_at=watched_at)
 
     def _step_blocks(
-        self, state: TransformerState, x: Float[Tensor, "rows model_dim"]
+        self, state: TransformerState, x: Float[Tensor, "rows model_dim"], clock: Clock
     ) -> tuple[tuple[Past, ...], Float[Tensor, "rows model_dim"]]:
         """The pasts after this step, and the output of the blocks."""
-        memory_at, pasts = _memory_standing(state), list[Past]()
-        look_back = partial(attend_to_past, at=standing_in(state.cache, state.time), time=state.time, pasts=pasts)
+        memory_at, pasts = _memory_standing(state, clock), list[Past]()
+        look_back = partial(attend_to_past, at=standing_in(state.cache, clock), clock=clock, pasts=pasts)
         for block, past, memory in zip(self._decoder, state.cache, state.memory, strict=True):
             x = _step_block(block, x, partial(look_back, block.attention, past=past), memory, memory_at)
         return tuple(pasts), x
 
     def select(self, state: TransformerState, rows: Int[Tensor, " new_rows"]) -> TransformerState:
-        sentences = selected_sentences(rows, state.beam, len(state.memory[0].key))
-        memory, memory_at, lengths = state.memory, state.memory_at, state.memory_lengths
-        if sentences is not None:
-            memory = tuple(KeyValue(*(part.index_select(0, sentences) for part in layer)) for layer in memory)
-            memory_at, lengths = memory_at.select(sentences), lengths[sentences]
-        cache = tuple(selected(past, rows) for past in state.cache)
-        return replace(state, memory=memory, memory_at=memory_at, memory_lengths=lengths, cache=cache)
+        return selected_rows(state, rows)
+
+    def reorder(self, state: TransformerState, rows: Int[Tensor, " new_rows"]) -> TransformerState:
+        """`select`, which uses the state up. The kernel's rows only change where they look for their pasts."""
+        return self.select(state, rows) if state.whole is None else reordered(state, rows)
+
+    def join(self, state: TransformerState, later: TransformerState) -> TransformerState:
+        """The rows of both states, which this uses up. Rows of the kernel take free slots of the first state.
+
+        Raises ValueError for states with another number of rows for each sentence.
+        """
+        return joined_states(state, later)
 
     @property
     def _decoder(self) -> tuple[DecoderBlock, ...]:
@@ -305,34 +318,23 @@ def _is_usual(model: Transformer) -> bool:
     )
 
 
-def _memory_at(queries: int, source: Batch) -> Positions:
-    """Positions of source tokens as keys. Unpacked projections are zero at padding."""
-    at = Positions.of(queries, source.length, key_lengths=source.lengths)
-    return replace(at, zeroed=True)
-
-
-def _stored(state: TransformerState) -> tuple[Stored, ...]:
-    """The pasts of flat blocks, which are keys and values."""
-    return cast(tuple[Stored, ...], state.cache)
-
-
-def _standing(state: TransformerState) -> tuple[Positions, Positions]:
+def _standing(state: TransformerState, clock: Clock) -> tuple[Positions, Positions]:
     """The positions of a flat step's queries among the target words and among the source words."""
-    return standing(_stored(state)[0], state.time), _memory_standing(state)
+    return standing(stored_pasts(state)[0], clock), _memory_standing(state, clock)
 
 
-def _memory_standing(state: TransformerState) -> Positions:
-    now = torch.full((1, 1, state.beam, 1), state.time, device=state.memory_at.device)
-    return replace(state.memory_at, query=now, aligned=False)
+def _memory_standing(state: TransformerState, clock: Clock) -> Positions:
+    now = clock.of_sentences(state.beam, state.memory_at.device)[:, None, None, None]
+    return replace(state.memory_at, query=now.expand(-1, -1, state.beam, -1), aligned=False)
 
 
 def _step_flat(
-    blocks: tuple[FlatBlock, ...], state: TransformerState, x: Float[Tensor, "rows model_dim"]
+    blocks: tuple[FlatBlock, ...], state: TransformerState, x: Float[Tensor, "rows model_dim"], clock: Clock
 ) -> Float[Tensor, "rows model_dim"]:
     """One step through all blocks, with their prepared weights."""
-    stored = _stored(state)
-    sight = Sight(state.memory[0], state.memory_lengths, stored[0], time=state.time, step=ROOM_STEP)
-    watched_at = _standing(state) if is_recording() else None
+    stored = stored_pasts(state)
+    sight = Sight(state.memory[0], state.memory_lengths, stored[0], clock=clock, step=ROOM_STEP)
+    watched_at = _standing(state, clock) if is_recording() else None
     for block, cache, memory in zip(blocks, stored, state.memory, strict=True):
         x = block.step(x, cache, memory, sight=sight, watched_at=watched_at)
     return x

@@ -14,6 +14,7 @@ from torch import Tensor
 from foveate.attention import Positions
 from foveate.attention.efficient import RunningSum, running_sum
 from foveate.attention.record import is_recorded, note
+from foveate.nn.clock import Clock
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 
 ROOM_STEP = 16
@@ -52,11 +53,11 @@ def no_past(attention: MultiHeadAttention, rows: int) -> Past:
     return past_of(attention, KeyValue(*(weight.new_zeros(rows, heads, 0, dim) for dim in dims)))
 
 
-def with_room(past: Past, time: int) -> Past:
-    """The same past with a free position at `time`. It doubles when it grows, so that copies are rare."""
+def with_room(past: Past, clock: Clock) -> Past:
+    """The same past with a free position at each row's time. It doubles when it grows, so that copies are rare."""
     if isinstance(past, Summed):
-        return past if past.stored is None else replace(past, stored=_with_room(past.stored, time))
-    return _with_room(past, time)
+        return past if past.stored is None else replace(past, stored=_with_room(past.stored, clock.latest))
+    return _with_room(past, clock.latest)
 
 
 def selected(past: Past, rows: Int[Tensor, " new_rows"]) -> Past:
@@ -67,18 +68,56 @@ def selected(past: Past, rows: Int[Tensor, " new_rows"]) -> Past:
     return past.index_select(1, rows)
 
 
-def standing(past: Stored, time: int) -> Positions:
+def rows_of(past: Past) -> int:
+    """The number of rows."""
+    return len(past.total.total) if isinstance(past, Summed) else past.shape[1]
+
+
+def joined(past: Past, later: Past, latest: int) -> Past:
+    """The rows of both pasts, with room for `latest` positions.
+
+    Raises ValueError for sums if only one of the two was recorded.
+    """
+    if isinstance(past, Summed) and isinstance(later, Summed):
+        if (past.stored is None) != (later.stored is None):
+            raise ValueError("One of two states was recorded and the other was not: they cannot be joined.")
+        stored = None
+        if past.stored is not None and later.stored is not None:
+            stored = _joined(past.stored, later.stored, latest)
+        return Summed(past.total.joined(later.total), stored)
+    assert isinstance(past, Tensor)
+    assert isinstance(later, Tensor)
+    return _joined(past, later, latest)
+
+
+def without(past: Stored, clock: Clock) -> Stored:
+    """The same past with zeros at and after each row's time."""
+    used = torch.arange(past.shape[3], device=past.device) < clock.of_rows(past.shape[1], past.device)[:, None]
+    return past.masked_fill(~used[:, None, :, None], 0.0)
+
+
+def write(past: Stored, new: Float[Tensor, "2 rows heads head_dim"], clock: Clock) -> None:
+    """Write keys and values in place at each row's time."""
+    if clock.rows is None:
+        past[:, :, :, clock.latest] = new
+    else:
+        past[:, torch.arange(past.shape[1], device=past.device), :, clock.rows] = new.transpose(0, 1)
+
+
+def standing(past: Stored, clock: Clock) -> Positions:
     """The position of a step's query. Unused room lies after it."""
-    at = Positions.of(1, past.shape[3], query_start=time, device=past.device)
+    at = Positions.of(1, past.shape[3], query_start=clock.latest, device=past.device)
+    if clock.rows is not None:
+        at = replace(at, query=clock.rows[:, None, None, None])
     return replace(at, zeroed=True)
 
 
-def standing_in(pasts: Sequence[Past], time: int) -> Positions | None:
+def standing_in(pasts: Sequence[Past], clock: Clock) -> Positions | None:
     """The positions of a step's queries, common to all layers, so that rules are evaluated once; None if all pasts are
     sums, which have no positions.
     """
     stored = next((past for past in pasts if not isinstance(past, Summed)), None)
-    return None if stored is None else standing(stored, time)
+    return None if stored is None else standing(stored, clock)
 
 
 def attend_to_past(
@@ -87,7 +126,7 @@ def attend_to_past(
     *,
     past: Past,
     at: Positions | None,
-    time: int,
+    clock: Clock,
     pasts: list[Past],
 ) -> Float[Tensor, "rows model_dim"]:
     """Attend from one new position of every row to all positions up to itself, and append the new past to `pasts`.
@@ -96,11 +135,11 @@ def attend_to_past(
     """
     queries, new = attention.project(x[:, None])
     if not isinstance(past, Summed):
-        past[:, :, :, time] = torch.stack(new)[:, :, :, 0]
+        write(past, torch.stack(new)[:, :, :, 0], clock)
         pasts.append(past)
         return attention.attend(queries, KeyValue(past[0], past[1]), at=at)[:, 0]
     total = past.total.and_then(*new)
-    pasts.append(Summed(total, _watched(past, queries, new, time)))
+    pasts.append(Summed(total, _watched(past, queries, new, clock)))
     return attention.output(total.context(queries).transpose(1, 2).flatten(-2))[:, 0]
 
 
@@ -118,21 +157,21 @@ def attend_and_keep(
     return attention.attend(queries, memory, at=at) if x.shape[1] else torch.zeros_like(x)
 
 
-def _watched(past: Summed, queries: Tensor, new: KeyValue, time: int) -> Stored | None:
+def _watched(past: Summed, queries: Tensor, new: KeyValue, clock: Clock) -> Stored | None:
     """Keys and values after a step, for a recording; the sum does not contain them."""
     attention, stored = past.total.attention, past.stored
     recorded = is_recorded(attention)
     if stored is None and recorded:
-        if time:
+        if clock.latest:
             raise ValueError(
                 f"{type(attention).__name__} keeps a sum instead of keys, and the recording began after the first "
                 "position. Start decoding inside `with record(model)`."
             )
         stored = torch.zeros_like(torch.stack(new)).expand(-1, -1, -1, ROOM_STEP, -1).clone()
     if stored is not None:
-        stored[:, :, :, time] = torch.stack(new)[:, :, :, 0]
+        write(stored, torch.stack(new)[:, :, :, 0], clock)
     if stored is not None and recorded:
-        note(attention, attention.kind, queries, stored[0], standing(stored, time))
+        note(attention, attention.kind, queries, stored[0], standing(stored, clock))
     return stored
 
 
@@ -143,6 +182,12 @@ def _stored(memory: KeyValue) -> Stored:
 
 def _with_room(past: Stored, time: int) -> Stored:
     return past if time < past.shape[3] else _widened(past, max(ROOM_STEP, past.shape[3]))
+
+
+def _joined(past: Stored, later: Stored, latest: int) -> Stored:
+    room = latest + -latest % ROOM_STEP
+    parts = [_widened(part[:, :, :, :room], max(0, room - part.shape[3])) for part in (past, later)]
+    return torch.cat(parts, 1)
 
 
 def _widened(past: Stored, places: int) -> Stored:

@@ -19,6 +19,8 @@ KINDS: dict[str, type[nn.RNN | nn.LSTM | nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.L
 LayerState = tuple[Float[Tensor, "batch hidden_dim"], ...]
 """(h,), or (h, c) for an LSTM."""
 StackState = tuple[LayerState, ...]
+Stack = tuple[tuple[Tensor, ...], ...]
+"""The same for any number of rows."""
 """One state per layer."""
 Weights = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -289,3 +291,9 @@ def _with_final(
         return outputs, (outputs[:, -1],)
     final = _take(outputs, (lengths - 1)[:, None])[:, 0]
     return outputs, (final,)
+
+
+def joined_layers(state: Stack, later: Stack) -> Stack:
+    """The states of both batches' rows."""
+    pairs = zip(state, later, strict=True)
+    return tuple(tuple(torch.cat(parts) for parts in zip(*layers, strict=True)) for layers in pairs)

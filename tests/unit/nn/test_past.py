@@ -11,6 +11,7 @@ from foveate.models import GPTConfig, TransformerConfig
 from foveate.models.language_model import LanguageModel
 from foveate.nn import BlockConfig, SinusoidalConfig
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
+from foveate.nn.clock import Clock
 from foveate.nn.past import Summed, no_past, past_of, selected, with_room
 
 KERNELS = {"linear": LinearConfig(), "performer": PerformerConfig(num_features=8)}
@@ -98,8 +99,8 @@ def test_other_attentions_keep_keys_and_values_with_room() -> None:
     assert isinstance(past, torch.Tensor)
     assert past.shape == (2, 6, 2, 16, 4)
     assert torch.equal(past[0, 1::2, :, :5], key)
-    assert with_room(past, 15) is past
-    assert with_room(past, 16).shape[3] == 32
+    assert with_room(past, Clock(15)) is past
+    assert with_room(past, Clock(16)).shape[3] == 32
     assert torch.equal(selected(past, torch.tensor([4]))[1, 0, :, :5], value[2])
 
 

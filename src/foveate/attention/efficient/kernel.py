@@ -244,6 +244,11 @@ class RunningSum:
     def select(self, rows: Int[Tensor, " new_rows"]) -> "RunningSum":
         return replace(self, total=self.total[rows], shift=self.shift[rows])
 
+    def joined(self, later: "RunningSum") -> "RunningSum":
+        """The sums of this one's rows, then those of the other."""
+        total, shift = (torch.cat(parts) for parts in ((self.total, later.total), (self.shift, later.shift)))
+        return replace(self, total=total, shift=shift)
+
 
 def running_sum(
     attention: object,

@@ -32,7 +32,9 @@ static inline void put(void* to, bool half, int64_t at, Vec x) {
 }
 
 // to[row, head] = softmax(scale · q Kᵀ) V over the first `count` keys, or the first counts[row / beam]. Keys and values
-// are [rows / beam, heads, room, dim]. `scores` has room for every row and head, rounded up to whole vectors.
+// are [places, heads, room, dim]. Those of a row stand at the place row / beam, or at places[row / beam]; or, with a table
+// [rows, room], each key stands at a place of its own. `scores` has room for every row and head, rounded up to whole
+// vectors.
 struct Attention {
     const void* query;
     bool half_query;
@@ -40,45 +42,62 @@ struct Attention {
     const void *key, *value;
     bool half;
     int64_t rows, beam, heads, dim, room, count;
-    const int64_t* counts;
+    const int64_t *counts, *places;
+    const int32_t* table;
     float scale, *scores;
     void* to;
     bool half_to;
 };
 
-static void attention(const Attention& a, int64_t threads) {
-    int64_t wide = (a.room + LANES - 1) / LANES * LANES, parts = a.dim / LANES;
-    parallel(a.rows * a.heads, a.rows * a.heads < 64 ? 1 : threads, [=, &a](int64_t task) {
-        int64_t row = task / a.heads, head = task % a.heads, group = row / a.beam * a.heads + head;
-        int64_t seen = a.counts ? a.counts[row / a.beam] : a.count, base = group * a.room * a.dim;
-        int64_t whole = (seen + LANES - 1) / LANES * LANES;
-        float* weights = a.scores + task * wide;
-        Vec q[WIDEST], context[WIDEST];
-        for (int64_t part = 0; part < parts; part++) {
-            q[part] = take(a.query, a.half_query, row * a.stride + head * a.dim + part * LANES) * a.scale;
-            context[part] = Vec{};
-        }
-        float top = -INFINITY;
-        for (int64_t j = 0; j < seen; j++) {
-            Vec products = q[0] * take(a.key, a.half, base + j * a.dim);
-            for (int64_t part = 1; part < parts; part++)
-                products += q[part] * take(a.key, a.half, base + j * a.dim + part * LANES);
-            weights[j] = sum(products);
-            top = weights[j] > top ? weights[j] : top;
-        }
-        for (int64_t j = seen; j < whole; j++) weights[j] = -INFINITY;
-        Vec masses = {};
-        for (int64_t j = 0; j < whole; j += LANES) {
-            Vec weight = exp(load(weights + j) - top);
-            store(weights + j, weight);
-            masses += weight;
-        }
-        float inverse = 1 / sum(masses);
-        for (int64_t j = 0; j < seen; j++)
-            for (int64_t part = 0; part < parts; part++)
-                context[part] += take(a.value, a.half, base + j * a.dim + part * LANES) * weights[j];
+// softmax(scale · q Kᵀ) V of one row and head, where key j begins at the number base(j).
+template <class Base>
+static inline void attend_one(const Attention& a, int64_t task, int64_t seen, float* weights, Base base) {
+    int64_t row = task / a.heads, head = task % a.heads, parts = a.dim / LANES;
+    int64_t whole = (seen + LANES - 1) / LANES * LANES;
+    Vec q[WIDEST], context[WIDEST];
+    for (int64_t part = 0; part < parts; part++) {
+        q[part] = take(a.query, a.half_query, row * a.stride + head * a.dim + part * LANES) * a.scale;
+        context[part] = Vec{};
+    }
+    float top = -INFINITY;
+    for (int64_t j = 0; j < seen; j++) {
+        int64_t at = base(j);
+        Vec products = q[0] * take(a.key, a.half, at);
+        for (int64_t part = 1; part < parts; part++) products += q[part] * take(a.key, a.half, at + part * LANES);
+        weights[j] = sum(products);
+        top = weights[j] > top ? weights[j] : top;
+    }
+    for (int64_t j = seen; j < whole; j++) weights[j] = -INFINITY;
+    Vec masses = {};
+    for (int64_t j = 0; j < whole; j += LANES) {
+        Vec weight = exp(load(weights + j) - top);
+        store(weights + j, weight);
+        masses += weight;
+    }
+    float inverse = 1 / sum(masses);
+    for (int64_t j = 0; j < seen; j++) {
+        int64_t at = base(j);
         for (int64_t part = 0; part < parts; part++)
-            put(a.to, a.half_to, task * a.dim + part * LANES, seen ? context[part] * inverse : Vec{});
+            context[part] += take(a.value, a.half, at + part * LANES) * weights[j];
+    }
+    for (int64_t part = 0; part < parts; part++)
+        put(a.to, a.half_to, task * a.dim + part * LANES, seen ? context[part] * inverse : Vec{});
+}
+
+static void attention(const Attention& a, int64_t threads) {
+    int64_t wide = (a.room + LANES - 1) / LANES * LANES;
+    parallel(a.rows * a.heads, a.rows * a.heads < 64 ? 1 : threads, [=, &a](int64_t task) {
+        int64_t row = task / a.heads, head = task % a.heads, group = row / a.beam;
+        int64_t seen = a.counts ? a.counts[group] : a.count, dim = a.dim;
+        float* weights = a.scores + task * wide;
+        if (a.table) {
+            const int32_t* places = a.table + row * a.room;
+            int64_t first = head * a.room, next = a.heads * a.room;
+            attend_one(a, task, seen, weights, [=](int64_t j) { return (places[j] * next + first + j) * dim; });
+        } else {
+            int64_t first = ((a.places ? a.places[group] : group) * a.heads + head) * a.room * dim;
+            attend_one(a, task, seen, weights, [=](int64_t j) { return first + j * dim; });
+        }
     });
 }
 
@@ -112,8 +131,18 @@ struct Decoder {
 };
 
 struct Kept {
-    void* cache;  // [2, rows, heads, room, dim]
-    const void *key, *value;
+    void* cache;  // [2, places of rows, heads, room, dim]
+    const void *key, *value;  // [places of sentences, heads, room, dim]
+};
+
+// Where rows stand in time and in the caches. Each pointer but `lengths` may be null.
+struct Rows {
+    int64_t count, beam, latest;
+    const int64_t *times, *lengths;  // of each row, by default `latest`; of each sentence's source
+    int64_t places, cache_room, memory_room;  // places of rows in the cache
+    const int64_t* of_sentences;  // the place of each sentence in the memory; by default sentence after sentence
+    const int64_t* of_rows;       // the place of each row in the cache; by default row after row
+    int32_t* table;  // [rows, cache_room]: the place of each earlier position of a row, if not its own; here the newest is added
 };
 
 // A tile is ROWS rows by PANEL outputs: 24 sums in 32 registers with AVX-512, 12 in 16 with shorter vectors. A sum is made
@@ -317,8 +346,8 @@ void attend(
 ) {
     bool short_ = half != 0;
     attention(
-        {query, short_, stride, key, value, short_, rows, beam, heads, dim, room, count, counts, (float)scale, scores,
-         to, short_},
+        {query, short_, stride, key, value, short_, rows, beam, heads, dim, room, count, counts, nullptr, nullptr,
+         (float)scale, scores, to, short_},
         threads
     );
 }
@@ -327,14 +356,16 @@ void attend(
 int64_t panel_width() { return PANEL; }
 int64_t panel_pair() { return PAIR; }
 
-// The logits [rows, vocab] after the tokens, which stand at `time`; 0 where a token is not in the vocabulary. `room`
-// takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest input, up to a
-// multiple of 16; `queries` [layers, 2, rows, width] tells what attentions were asked.
+// The logits [rows, vocab] after the tokens, which stand at the rows' times; 0 where a token is not in the vocabulary.
+// `position` holds one vector for all rows, or one for each, `apart` numbers after each other. `counts` takes a number for
+// each row. `room` takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest
+// input, up to a multiple of 16; `queries` [layers, 2, rows, width] tells what attentions were asked.
 int64_t step(
-    const Decoder* decoder, const Kept* kept, const int64_t* tokens, const void* position, const int64_t* lengths,
-    int64_t rows, int64_t beam, int64_t cache_room, int64_t memory_room, int64_t time, float* room,
-    uint16_t* rounded, float* queries, float* logits, int64_t threads
+    const Decoder* decoder, const Kept* kept, const Rows* stand, const int64_t* tokens, const void* position,
+    int64_t apart, int64_t* counts, float* room, uint16_t* rounded, float* queries, float* logits, int64_t threads
 ) {
+    const Rows& r = *stand;
+    int64_t rows = r.count;
     const Decoder& d = *decoder;
     int64_t width = d.width, dim = width / d.heads, size = rows * width;
     bool half = d.half != 0;
@@ -342,13 +373,18 @@ int64_t step(
     auto multiply_ = [=](const Product& product, const float* x, int64_t rows, float* to, bool add, int64_t activation,
                          int64_t threads) { product_(product, x, rows, to, add, activation, threads, rounded); };
     float *x = room, *normal = x + size, *joined = normal + size, *context = joined + 3 * size, *rest = context + size;
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t time = r.times ? r.times[row] : r.latest;
+        counts[row] = time + 1;
+        if (r.table) r.table[row * r.cache_room + time] = (int32_t)(r.of_rows ? r.of_rows[row] : row);
+    }
     for (int64_t row = 0; row < rows; row++)
         if (tokens[row] < 0 || tokens[row] >= d.logits.outputs) return 0;
     for (int64_t row = 0; row < rows; row++)
         for (int64_t i = 0; i < width; i += LANES)
             store(
                 x + row * width + i,
-                take(d.embedding, half, tokens[row] * width + i) * (float)d.scale + take(position, half, i)
+                take(d.embedding, half, tokens[row] * width + i) * (float)d.scale + take(position, half, row * apart + i)
             );
     auto before = [&](const Norm& norm) {
         if (!d.norm_first) return x;
@@ -363,16 +399,17 @@ int64_t step(
         multiply_(layer.joined, before(layer.norms[0]), rows, joined, false, NONE, threads);
         for (int64_t row = 0; row < rows; row++) {
             std::memcpy(queries + row * width, joined + row * 3 * width, width * sizeof(float));
+            int64_t place = r.of_rows ? r.of_rows[row] : row;
             for (int64_t part = 0; part < 2; part++)
                 for (int64_t i = 0; i < width; i += LANES) {
-                    int64_t head = ((part * rows + row) * d.heads + i / dim) * cache_room + time;
+                    int64_t head = ((part * r.places + place) * d.heads + i / dim) * r.cache_room + counts[row] - 1;
                     put(kept->cache, half, head * dim + i % dim, load(joined + (row * 3 + 1 + part) * width + i));
                 }
         }
         const char* cache = (const char*)kept->cache;
-        const char* values = cache + size * cache_room * (half ? 2 : 4);
+        const char* values = cache + r.places * width * r.cache_room * (half ? 2 : 4);
         attention(
-            {queries, false, width, cache, values, half, rows, 1, d.heads, dim, cache_room, time + 1, nullptr,
+            {queries, false, width, cache, values, half, rows, 1, d.heads, dim, r.cache_room, 0, counts, r.of_rows, r.table,
              (float)layer.scales[0], rest, context, false},
             threads
         );
@@ -381,8 +418,8 @@ int64_t step(
 
         multiply_(layer.cross_query, before(layer.norms[1]), rows, queries + size, false, NONE, threads);
         attention(
-            {queries + size, false, width, kept->key, kept->value, half, rows, beam, d.heads, dim, memory_room, 0,
-             lengths, (float)layer.scales[1], rest, context, false},
+            {queries + size, false, width, kept->key, kept->value, half, rows, r.beam, d.heads, dim, r.memory_room, 0,
+             r.lengths, r.of_sentences, nullptr, (float)layer.scales[1], rest, context, false},
             threads
         );
         multiply_(layer.cross_output, context, rows, x, true, NONE, threads);

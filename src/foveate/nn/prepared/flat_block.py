@@ -19,10 +19,12 @@ from foveate import native
 from foveate.attention import Attention, Positions, Visibility, causal, padding
 from foveate.attention.record import note
 from foveate.attention.score import dot_factor
+from foveate.nn.clock import Clock
 from foveate.nn.feedforward import ACTIVATIONS, Activation, FeedForward
 from foveate.nn.linear_layer import Linear, may_pack, packed_product, packed_product_add, packed_weight
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.origin import Origin, is_plain
+from foveate.nn.past import write
 from foveate.nn.transformer_block import DecoderBlock, Residual
 
 
@@ -119,7 +121,7 @@ class FlatBlock:
         """
         rows, heads = x.shape[0], self.heads
         joined = self.joined(self._before(x, 0)).view(rows, 3, heads, -1)
-        cache[:, :, :, sight.time] = joined[:, 1:].transpose(0, 1)
+        write(cache, joined[:, 1:].transpose(0, 1), sight.clock)
         if watched_at is not None:
             note(self.sites[0], "self", joined[:, 0, :, None], cache[0], watched_at[0])
         context = sight.of_past(joined[:, 0], cache, self.scales[0])
@@ -177,7 +179,7 @@ def _of_scores(blocks: tuple[DecoderBlock, ...]) -> list[object]:
 
 
 class Sight:
-    """The keys that the attentions of one step see: the positions up to `time`, and each sentence's real memory."""
+    """The keys that a step sees: the positions up to each row's time, and each sentence's real memory."""
 
     def __init__(
         self,
@@ -185,11 +187,11 @@ class Sight:
         lengths: Int[Tensor, " sentences"],
         cache: Float[Tensor, "2 rows heads room head_dim"],
         *,
-        time: int,
+        clock: Clock,
         step: int,
     ) -> None:
         """Without kernels, the number of positions is rounded up to a multiple of `step`, and later ones are masked."""
-        self.time, self.lengths = time, lengths
+        self.clock, self.lengths = clock, lengths
         dim = cache.shape[-1]
         fits = cache.dtype in (torch.float32, torch.bfloat16) and cache.device.type == "cpu" and dim % 16 == 0
         self.library = kernels() if fits and dim <= 256 and memory.key.is_contiguous() else None
@@ -197,8 +199,14 @@ class Sight:
             places = max(-(-place // 16) * 16 for place in (cache.shape[3], memory.key.shape[2]))
             self.scores = torch.empty(cache.shape[1] * cache.shape[2] * places)
             return
-        self.past = cache.new_zeros(1, 1, time + 1 + -(time + 1) % step)
-        self.past[:, :, time + 1 :] = -torch.inf
+        count = clock.latest + 1
+        self.past = cache.new_zeros(1, 1, count + -count % step)
+        if clock.rows is None:
+            self.past[:, :, count:] = -torch.inf
+        else:
+            later = torch.arange(self.past.shape[-1], device=cache.device) > clock.rows[:, None]
+            rows = self.past.expand(len(later), -1, -1).masked_fill(later[:, None], -torch.inf)
+            self.past = rows.repeat_interleave(cache.shape[2], dim=0)
         real = torch.arange(memory.key.shape[2], device=lengths.device) < lengths[:, None]
         hidden = torch.zeros_like(real, dtype=cache.dtype).masked_fill_(~real, -torch.inf)
         self.memory_bias = hidden[:, None].expand(-1, memory.key.shape[1], -1).flatten(0, 1)[:, None]
@@ -211,7 +219,8 @@ class Sight:
     ) -> Float[Tensor, "rows values"]:
         rows, heads, dim = query.shape
         if self.library is not None:
-            return self._by_kernel(query, cache[0], cache[1], self.time + 1, None, scale)
+            counts = None if self.clock.rows is None else self.clock.rows + 1
+            return self._by_kernel(query, cache[0], cache[1], self.clock.latest + 1, counts, scale)
         keys, values = (part.flatten(0, 1)[:, : self.past.shape[-1]] for part in cache)
         return _attend(query.reshape(rows * heads, 1, dim), keys, values, self.past, scale).view(rows, -1)
 

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from foveate import native
 from foveate.attention import Positions
 from foveate.attention.record import note
+from foveate.nn.clock import Clock
 from foveate.nn.multihead import KeyValue
 from foveate.nn.prepared.flat_block import FlatBlock, Product, kernels
+from foveate.nn.prepared.slot import Slots
 
 LANES = 16
 COMPILED = ("relu", "gelu", "silu")
@@ -54,6 +56,15 @@ class _Decoder(ctypes.Structure):
 
 class _LayerCache(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("cache", "key", "value")]
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("count", "beam", "latest")),
+        *((name, ctypes.c_void_p) for name in ("times", "lengths")),
+        *((name, ctypes.c_int64) for name in ("places", "cache_room", "memory_room")),
+        *((name, ctypes.c_void_p) for name in ("of_sentences", "of_rows", "table")),
+    ]
 
 
 class DecoderStep:
@@ -117,16 +128,17 @@ class DecoderStep:
     def __call__(
         self,
         token: Int[Tensor, " rows"],
-        position: Float[Tensor, " model_dim"],
-        cache: Sequence[Float[Tensor, "2 rows heads room head_dim"]],
+        position: Float[Tensor, "#rows model_dim"],
+        cache: Sequence[Float[Tensor, "2 places heads room head_dim"]],
         memory: Sequence[KeyValue],
         lengths: Int[Tensor, " sentences"],
         *,
-        time: int,
+        clock: Clock,
+        slots: Slots | None = None,
         watched_at: tuple[Positions, Positions] | None = None,
     ) -> Float[Tensor, "rows vocab"]:
-        """Logits after the tokens at position `time`, whose keys and values are written into the cache. Cache and
-        memory must be contiguous.
+        """Logits after the tokens at each row's time, whose keys and values are written into the cache. Cache and
+        memory must be contiguous, and have one place for each row and sentence unless `slots` says where these stand.
 
         `watched_at` holds the positions of the two attentions while a recording is on.
         """
@@ -137,22 +149,33 @@ class DecoderStep:
         work = torch.empty(6 * size + rows * max(self._hidden, self._decoder.heads * places))
         rounded = torch.empty(-(-rows // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
         queries = torch.empty(len(self.blocks), 2, rows, self._decoder.heads, self.width // self._decoder.heads)
-        logits = torch.empty(rows, self.vocab)
+        logits, counts = torch.empty(rows, self.vocab), torch.empty_like(token)
         layers = zip(cache, memory, strict=True)
         caches = (_LayerCache * len(cache))(
             *(_LayerCache(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr()) for past, each in layers)
         )
-        sizes = (rows, rows // sentences, room, memory_room, time)
+        tables = (None, None, None) if slots is None else (slots.of_sentences, slots.of_rows, slots.table)
+        times, of_sentences, of_rows, table = (
+            None if part is None else part.data_ptr() for part in (clock.rows, *tables)
+        )
+        stand = _Rows(
+            *(rows, rows // sentences, clock.latest, times, lengths.data_ptr()),
+            *(cache[0].shape[1], room, memory_room, of_sentences, of_rows, table),
+        )
         if not self._library.step(
             ctypes.byref(self._decoder),
             caches,
-            *map(native.address, (token, position, lengths)),
-            *map(ctypes.c_int64, sizes),
-            *map(native.address, (work, rounded, queries, logits)),
+            ctypes.byref(stand),
+            *map(native.address, (token, position)),
+            ctypes.c_int64(self.width if len(position) > 1 else 0),
+            *map(native.address, (counts, work, rounded, queries, logits)),
             native.threads(),
         ):
             raise IndexError(f"tokens {token.tolist()} are not all in the vocabulary of {self.vocab}")
         if watched_at is not None:
+            if slots is not None:
+                cache = [slots.gathered(past, clock.ticked()) for past in cache]
+                memory = [slots.remembered(each) for each in memory]
             self._note(queries.to(self.dtype), cache, memory, watched_at)
         return logits
 

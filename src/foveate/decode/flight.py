@@ -1,0 +1,282 @@
+"""Batches in flight: sentences join a batch that is being decoded, and leave it when they are complete.
+
+A batch that is decoded to its end makes short sentences wait for long ones, and new sentences for all of them. Here
+every tick decodes one token of all sentences in the batch, whatever their ages. A sentence gets the tokens that it gets
+alone, in any order of arrival and at any capacity.
+"""
+
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from foveate import machine
+from foveate.decode.beam import BeamConfig, Beams, advance
+from foveate.decode.greedy import GreedyConfig, greedy_walk
+from foveate.decode.length_penalty import LengthPenalty
+from foveate.decode.request import BEGIN, END, Request
+from foveate.decode.sample import SampleConfig, sampling
+from foveate.decode.search import MULTIPLY_ADDS, DecodeConfig, beam_size
+from foveate.decode.stepper import Hypothesis, Joiner, State, Stepper, reordered
+from foveate.decode.walk import COMPACT_SHARE, Rows, Walk
+from foveate.errors import UsageError
+
+Source = TypeVar("Source")
+Running = Beams | Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Settings of one sentence's own; other settings need a flight of their own."""
+
+    max_length: int | None = None
+    """The maximum number of tokens, within that of the configuration."""
+    length_penalty: LengthPenalty | None = None
+    """The penalty by which beam search compares its hypotheses, if not that of the configuration."""
+    begin: int | None = None
+    """The token that the model reads first: the last one of a language model's prompt."""
+    seed: int | None = None
+    """The seed of its sample, if not that of the configuration."""
+    example: int = 0
+    """Its number for the noise of sampling: sentences with one seed differ by their numbers."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A sentence that is complete."""
+
+    name: Hashable
+    hypotheses: list[Hypothesis]
+    """As from `decode`, best first."""
+
+
+@dataclass(frozen=True)
+class _Waiting(Generic[Source]):
+    name: Hashable
+    source: Source
+    limits: Limits
+    since: int
+    """The tick at which it was admitted."""
+
+
+class Flight(Generic[Source]):
+    """Decodes sentences that arrive at any time.
+
+    `admit` puts sentences into the queue, `tick` decodes one token of all sentences in flight and returns those that
+    are complete, `drop` forgets sentences. Up to `capacity` sentences are in flight. Because encoding many sources at
+    once costs less than one after another, those that wait are started together: when `gather` of them wait, when one
+    has waited for `patience` ticks, or when nothing is in flight.
+
+    Raises UsageError for a model whose states cannot be joined.
+    """
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        start: Callable[[Sequence[Source], int], State],
+        config: DecodeConfig,
+        *,
+        capacity: int = 32,
+        gather: int = 8,
+        patience: int = 6,
+        begin: int = BEGIN,
+        end: int = END,
+        device: torch.device | str | None = None,
+    ) -> None:
+        """`start(sources, beam)` returns the state of some sources, with `beam` rows for each."""
+        if not isinstance(stepper, Joiner):
+            raise UsageError(
+                f"decode: {type(stepper).__name__} cannot decode batches in flight, because it has no `join` for its "
+                "states. Decode the batches one after another."
+            )
+        for name, number in (("capacity", capacity), ("gather", gather), ("patience", patience)):
+            if number < 1:
+                raise UsageError(f"decode: {name} is at least 1, got {number}.")
+        self.config, self.capacity = config, capacity
+        self.gather, self.patience = min(gather, capacity), patience
+        self._stepper, self._start, self._begin, self._end, self._device = stepper, start, begin, end, device
+        self._beam = beam_size(config)
+        self._walk = None if isinstance(config, BeamConfig) else _walk_of(config, end)
+        self._queue: list[_Waiting[Source]] = []
+        self._numbers: dict[int, Hashable] = {}
+        self._names: set[Hashable] = set()
+        self._state: State = None
+        self._running: Running | None = None
+        self._next, self._ticks = itertools.count(), 0
+
+    @property
+    def waiting(self) -> int:
+        """The number of sentences that have not been started."""
+        return len(self._queue)
+
+    @property
+    def flying(self) -> int:
+        """The number of sentences in flight."""
+        return len(self._numbers)
+
+    def admit(
+        self, names: Sequence[Hashable], sources: Sequence[Source], limits: Sequence[Limits] | None = None
+    ) -> None:
+        """Queue sentences under names of the caller's.
+
+        Raises UsageError for a name that is taken, and for limits that the model or the configuration excludes; then
+        none of the sentences is admitted.
+        """
+        limits = [Limits()] * len(names) if limits is None else limits
+        if not len(names) == len(sources) == len(limits):
+            raise UsageError(
+                f"decode: {len(names)} names, {len(sources)} sources and {len(limits)} limits. Give one of each for "
+                "every sentence."
+            )
+        taken = self._names.intersection(names)
+        if taken or len(set(names)) < len(names):
+            raise UsageError(
+                f"decode: names stand for one sentence each, and {sorted(map(str, taken or names))} do not."
+            )
+        self._require(limits)
+        self._names.update(names)
+        self._queue += [_Waiting(*each, self._ticks) for each in zip(names, sources, limits, strict=True)]
+
+    @torch.inference_mode()
+    def drop(self, names: Sequence[Hashable]) -> None:
+        """Forget sentences, wherever they are. Names that are unknown, such as those of complete ones, are ignored."""
+        unwanted = self._names.intersection(names)
+        self._names -= unwanted
+        self._queue = [each for each in self._queue if each.name not in unwanted]
+        numbers = {number for number, name in self._numbers.items() if name in unwanted}
+        if self._running is None or not numbers:
+            return
+        self._numbers = {number: name for number, name in self._numbers.items() if number not in numbers}
+        places = [place for place, number in enumerate(self._running.sentence.tolist()) if number not in numbers]
+        self._keep(torch.tensor(places, dtype=torch.int64, device=self._running.sentence.device))
+
+    @torch.inference_mode()
+    def tick(self) -> list[Arrival]:
+        """Decode one token of every sentence in flight, after some that wait were started. Returns complete ones."""
+        self._ticks += 1
+        with machine.small_products(self.capacity * self._beam * MULTIPLY_ADDS):
+            if self._boards():
+                self._board()
+            if self._running is None or not self._numbers:
+                return []
+            self._state, logits = self._stepper.step(self._state, self._running.token)
+            complete = self._search(self._running, logits)
+        arrivals = []
+        for number, hypotheses in complete.items():
+            name = self._numbers.pop(number, None)
+            if name is not None:
+                self._names.discard(name)
+                arrivals.append(Arrival(name, hypotheses))
+        return arrivals
+
+    def _boards(self) -> bool:
+        """Whether sentences that wait are started now."""
+        free = self.capacity - self.flying
+        if not self._queue or not free:
+            return False
+        ready = len(self._queue) >= self.gather and free >= self.gather
+        return ready or not self._numbers or self._ticks - self._queue[0].since > self.patience
+
+    def _board(self) -> None:
+        """Start sentences that wait, in their order, in free places."""
+        free = self.capacity - self.flying
+        started, self._queue = self._queue[:free], self._queue[free:]
+        limits = [each.limits for each in started]
+        state = self._start([each.source for each in started], self._beam)
+        request = self._request(limits)
+        numbers = [next(self._next) for _ in started]
+        self._numbers.update(zip(numbers, (each.name for each in started), strict=True))
+        running = self._started(request, limits)
+        running = replace(running, sentence=torch.tensor(numbers, device=running.sentence.device))
+        if self._running is None:
+            self._state, self._running = state, running
+        else:
+            joiner: Any = self._stepper
+            self._state = joiner.join(self._state, state)
+            self._running = _joined(self._running, running)
+
+    def _search(self, running: Running, logits: Float[Tensor, "rows vocab"]) -> dict[int, list[Hypothesis]]:
+        """Go one token further, and remove what is complete."""
+        if isinstance(running, Beams):
+            assert isinstance(self.config, BeamConfig)
+            running, parent = advance(running, logits, self.config, self._end)
+            done = running.done()
+            complete = running.select(done.nonzero()[:, 0]).hypotheses(self.config.num_best)
+            going = (~done).nonzero()[:, 0]
+            self._go_on(running.select(going), parent[going].flatten())
+            return complete
+        assert self._walk is not None
+        before, rows = running.done, self._walk.advance(running, logits)
+        ended = (rows.done & ~before).nonzero()[:, 0]
+        complete = {number: [best] for number, best in rows.select(ended).hypotheses().items()}
+        self._running = rows
+        if int(rows.done.sum()) >= COMPACT_SHARE * len(rows.done):
+            self._keep((~rows.done).nonzero()[:, 0])
+        return complete
+
+    def _keep(self, sentences: Int[Tensor, " sentences"]) -> None:
+        """Keep only these sentences in flight."""
+        assert self._running is not None
+        rows = (sentences[:, None] * self._beam + torch.arange(self._beam, device=sentences.device)).flatten()
+        self._go_on(self._running.select(sentences), rows)
+
+    def _go_on(self, running: Running, rows: Int[Tensor, " rows"]) -> None:
+        """Go on with these rows of the state. Without any, its memory is released."""
+        if len(rows):
+            self._running, self._state = running, reordered(self._stepper, self._state, rows)
+        else:
+            self._running = self._state = None
+
+    def _require(self, limits: Sequence[Limits]) -> None:
+        """Raise UsageError for limits that this flight cannot keep."""
+        for each in limits:
+            if each.length_penalty is not None and not isinstance(self.config, BeamConfig):
+                raise UsageError(
+                    "decode: only beam search has a length penalty. Start another flight with a BeamConfig."
+                )
+            if each.seed is not None and not isinstance(self.config, SampleConfig):
+                raise UsageError("decode: only sampling has a seed. Start another flight with a SampleConfig.")
+        self._request(limits).limits(self.config, self._stepper)
+
+    def _request(self, limits: Sequence[Limits]) -> Request:
+        most = self.config.max_length
+        seed = self.config.seed if isinstance(self.config, SampleConfig) else 0
+        return Request(
+            sentences=len(limits),
+            max_length=torch.tensor(
+                [most if each.max_length is None else each.max_length for each in limits], dtype=torch.int64
+            ),
+            examples=[each.example for each in limits],
+            seeds=[seed if each.seed is None else each.seed for each in limits],
+            begin=self._begin,
+            end=self._end,
+            device=self._device,
+        )
+
+    def _started(self, request: Request, limits: Sequence[Limits]) -> Running:
+        """The search for some sentences before their first token."""
+        allowed = request.limits(self.config, self._stepper)
+        first = [self._begin if each.begin is None else each.begin for each in limits]
+        token = torch.tensor(first, device=self._device).repeat_interleave(self._beam)
+        if not isinstance(self.config, BeamConfig):
+            return replace(Rows.start(request, allowed), token=token)
+        penalties = (
+            self.config.length_penalty if each.length_penalty is None else each.length_penalty for each in limits
+        )
+        return replace(Beams.start(request, allowed, self.config), token=token, penalty=tuple(penalties))
+
+
+def _walk_of(config: GreedyConfig | SampleConfig, end: int) -> Walk:
+    return sampling(config, end) if isinstance(config, SampleConfig) else greedy_walk(config, end)
+
+
+def _joined(running: Running, later: Running) -> Running:
+    if isinstance(running, Beams):
+        assert isinstance(later, Beams)
+        return running.joined(later)
+    assert isinstance(later, Rows)
+    return running.joined(later)

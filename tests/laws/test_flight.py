@@ -1,0 +1,128 @@
+"""In flight a sentence is decoded as it is decoded alone, whatever arrives, ends and is dropped beside it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from foveate.decode import (
+    Average,
+    BeamConfig,
+    DecodeConfig,
+    Flight,
+    GreedyConfig,
+    Hypothesis,
+    Limits,
+    SampleConfig,
+    Wu,
+    beam_size,
+    decode,
+)
+
+VOCAB = 300  # more than one block of candidates
+SENTENCES = 9
+CONFIGS = [
+    GreedyConfig(max_length=12),
+    GreedyConfig(max_length=12, min_length=2, no_repeat_ngram=2),
+    SampleConfig(max_length=12, seed=4, top_k=20, top_p=0.9, temperature=1.5),
+    BeamConfig(max_length=12, beam=4, num_best=4),
+    BeamConfig(max_length=12, beam=3, num_best=2, length_penalty=Wu(alpha=0.6), min_length=2),
+    BeamConfig(max_length=12, beam=2, num_best=2, length_penalty=None, no_repeat_ngram=1),
+]
+
+
+class Hashing:
+    """A model whose logits depend on everything read so far, by integers, so that they are the same in any company."""
+
+    def start(self, sources: Sequence[int], beam: int) -> Tensor:
+        source = (torch.tensor(sources) * 7919 + 1).repeat_interleave(beam)
+        return torch.stack([source, source], dim=1)
+
+    def step(self, state: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
+        source, read = state.unbind(1)
+        read = (read * 48271 + token * 16807 + 12345) % 1_000_003
+        logits = (read[:, None] * (torch.arange(VOCAB) + 17) % 1009 % 64).float() / 4
+        logits[:, 2] = torch.where(source % 3 > 0, read % 5 * 5.0, -20.0)
+        return torch.stack([source, read], dim=1), logits
+
+    def select(self, state: Tensor, rows: Tensor) -> Tensor:
+        return state[rows]
+
+    def join(self, state: Tensor, later: Tensor) -> Tensor:
+        return torch.cat([state, later])
+
+
+def limits_of(sentence: int, config: DecodeConfig) -> Limits:
+    """Limits of a sentence's own, which its number decides."""
+    penalty = (None, Average(alpha=0.3), Wu())[sentence % 3] if isinstance(config, BeamConfig) else None
+    seed = sentence % 4 if isinstance(config, SampleConfig) else None
+    return Limits(max_length=3 + sentence * 5 % 9, length_penalty=penalty, seed=seed, example=sentence)
+
+
+def alone(model: Any, start: Callable[..., Any], source: Any, config: DecodeConfig, limits: Limits) -> list[Hypothesis]:
+    """What a flight of one sentence's settings would give, by `decode`."""
+    own: Any = dict(vars(config))
+    if limits.length_penalty is not None:
+        own["length_penalty"] = limits.length_penalty
+    if limits.seed is not None:
+        own["seed"] = limits.seed
+    config = type(config)(**own)
+    begin = {} if limits.begin is None else {"begin": limits.begin}
+    state = start([source], beam_size(config))
+    [hypotheses] = decode(
+        model, state, sentences=1, config=config, max_length=limits.max_length, examples=[limits.example], **begin
+    )
+    return hypotheses
+
+
+@dataclass
+class Trip:
+    """A flight that records what arrives."""
+
+    flight: Flight[Any]
+    arrived: dict[int, list[Hypothesis]]
+
+    def fly(self, ticks: int) -> None:
+        for _ in range(ticks):
+            for arrival in self.flight.tick():
+                assert arrival.name not in self.arrived
+                self.arrived[int(str(arrival.name))] = arrival.hypotheses
+
+    def land(self) -> None:
+        for _ in range(10_000):
+            if not self.flight.waiting and not self.flight.flying:
+                return
+            self.fly(1)
+        raise AssertionError("a sentence never ends")
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+@settings(max_examples=6, deadline=None)
+@given(data=st.data())
+def test_a_sentence_in_flight_is_decoded_as_alone_to_the_bit(config, data):
+    model = Hashing()
+    capacity = data.draw(st.sampled_from([1, 2, 5, 16]), label="capacity")
+    gather, patience = data.draw(st.integers(1, 4), label="gather"), data.draw(st.integers(1, 4), label="patience")
+    order = data.draw(st.permutations(range(SENTENCES)), label="order")
+    flight = Flight[int](model, model.start, config, capacity=capacity, gather=gather, patience=patience)
+    trip, dropped = Trip(flight, {}), set()
+    while order:
+        count = data.draw(st.integers(1, 5), label="arriving")
+        part, order = order[:count], order[count:]
+        flight.admit(part, part, [limits_of(sentence, config) for sentence in part])
+        trip.fly(data.draw(st.integers(0, 6), label="ticks"))
+        assert flight.flying <= capacity
+        unwanted = data.draw(st.lists(st.integers(0, SENTENCES - 1), max_size=2), label="dropped")
+        dropped |= set(unwanted) - set(order) - set(trip.arrived)
+        flight.drop([sentence for sentence in unwanted if sentence not in order])
+    trip.land()
+
+    expected = [sentence for sentence in range(SENTENCES) if sentence not in dropped]
+    assert sorted(trip.arrived) == expected
+    for sentence in expected:
+        assert trip.arrived[sentence] == alone(model, model.start, sentence, config, limits_of(sentence, config))

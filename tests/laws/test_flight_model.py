@@ -1,0 +1,174 @@
+"""Every model decodes in flight what it decodes alone: encoder–decoders with their sources, language models after their
+prompts, with every kind of positions, and with the kernel, whose slots are taken again.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from foveate.attention import (
+    AlibiConfig,
+    AttentionConfig,
+    LocalMonotonicConfig,
+    RelativeBucketsConfig,
+    Rotary,
+    ShawRelativeConfig,
+    window,
+)
+from foveate.attention.efficient import LinearConfig
+from foveate.data.batch import Batch
+from foveate.decode import BeamConfig, DecodeConfig, Flight, GreedyConfig, Limits, SampleConfig, beam_size, decode
+from foveate.errors import UsageError
+from foveate.models import BahdanauConfig, FixedContextConfig, LlamaConfig, LuongConfig, TransformerConfig
+from foveate.models.gpt import GPTConfig
+from foveate.models.ran_language_model import RANLanguageModelConfig
+from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
+from foveate.nn import BlockConfig, LearnedConfig, NoneConfig, SinusoidalConfig
+
+VOCAB, SENTENCES, LONGEST = 40, 9, 18
+"""Longer than the room with which a past begins."""
+GREEDY = GreedyConfig(max_length=LONGEST)
+SAMPLE = SampleConfig(max_length=LONGEST, temperature=1.5)
+BEAM = BeamConfig(max_length=LONGEST, beam=3)
+SMALL = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, norm="pre")
+KERNEL = BlockConfig(model_dim=32, num_heads=2, feedforward_dim=48)
+RECURRENT = {"embedding_dim": 6, "hidden_dim": 8}
+
+
+def attending(attention: Any, position: Any = NoneConfig()) -> TransformerConfig:
+    block = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=12, decoder_attention=attention)
+    return TransformerConfig(block=block, encoder_layers=1, decoder_layers=2, position=position)
+
+
+ENCODER_DECODERS: dict[str, Any] = {
+    "kernel, sinusoidal": TransformerConfig(block=KERNEL, encoder_layers=1, decoder_layers=2),
+    "kernel, learned": TransformerConfig(
+        block=KERNEL, encoder_layers=1, decoder_layers=1, position=LearnedConfig(max_length=60)
+    ),
+    "sinusoidal": attending(AttentionConfig(), SinusoidalConfig()),
+    "rotary": attending(AttentionConfig(transforms=(Rotary(),))),
+    "alibi": attending(AttentionConfig(bias=AlibiConfig())),
+    "buckets": attending(AttentionConfig(bias=RelativeBucketsConfig())),
+    "shaw": attending(AttentionConfig(score=ShawRelativeConfig())),
+    "window": attending(AttentionConfig(visibility=window(left=3, right=0)), SinusoidalConfig()),
+    "linear": attending(LinearConfig(), SinusoidalConfig()),
+    "bahdanau": BahdanauConfig(**RECURRENT, maxout_dim=4),
+    "luong": LuongConfig(**RECURRENT),
+    "luong monotonic": LuongConfig(**RECURRENT, attention=LocalMonotonicConfig(window=2)),
+    "fixed": FixedContextConfig(**RECURRENT),
+}
+LANGUAGE_MODELS: dict[str, Any] = {
+    "gpt": GPTConfig(block=SMALL, num_layers=2, position=LearnedConfig(max_length=60)),
+    "llama": LlamaConfig(model_dim=8, num_heads=4, num_kv_heads=2, feedforward_dim=12, num_layers=2, max_length=60),
+    "lstm": RecurrentLanguageModelConfig(**RECURRENT),
+}
+
+
+def journeys(models: dict[str, Any], *thorough: str) -> list[Any]:
+    """Beam search with all models, the other searches with some."""
+    pairs = [(name, BEAM) for name in models] + [(name, config) for name in thorough for config in (GREEDY, SAMPLE)]
+    return [pytest.param(name, config, id=f"{name} {type(config).__name__}") for name, config in pairs]
+
+
+def built(config: Any, *vocabularies: int, dtype: torch.dtype) -> Any:
+    torch.manual_seed(2)
+    model = config.build(*vocabularies).to(dtype).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+def sentences() -> list[list[int]]:
+    draw = random.Random(5)
+    return [[draw.randrange(3, VOCAB) for _ in range(draw.choice((1, 3, 6, 19)))] for _ in range(SENTENCES)]
+
+
+def limits_of(sentence: int, config: DecodeConfig, begin: int | None) -> Limits:
+    seed = sentence % 3 if isinstance(config, SampleConfig) else None
+    return Limits(max_length=(5, 9, LONGEST)[sentence % 3], seed=seed, example=sentence, begin=begin)
+
+
+def fly(
+    model: Any, start: Callable[..., Any], sources: Sequence[list[int]], limits: list[Limits], config: DecodeConfig
+) -> dict[int, Any]:
+    """All sentences but those that are dropped, through a flight with few slots."""
+    draw = random.Random(7)
+    flight, arrived = Flight[list[int]](model, start, config, capacity=4, gather=2, patience=2), {}
+    order = list(range(SENTENCES))
+    draw.shuffle(order)
+    while order or flight.waiting or flight.flying:
+        part, order = order[:3], order[3:]
+        flight.admit(part, [sources[each] for each in part], [limits[each] for each in part])
+        for _ in range(draw.randrange(1, 7)):
+            arrived |= {arrival.name: arrival.hypotheses[0] for arrival in flight.tick()}
+        if part and draw.random() < 0.5:
+            flight.drop([part[0]])
+    return arrived
+
+
+def require_alone(
+    model: Any, start: Callable[..., Any], sources: list[list[int]], config: DecodeConfig, begins: list[int | None]
+) -> None:
+    limits = [limits_of(each, config, begin) for each, begin in enumerate(begins)]
+    arrived = fly(model, start, sources, limits, config)
+    assert SENTENCES / 2 < len(arrived) < SENTENCES
+    for sentence, best in arrived.items():
+        own: Any = limits[sentence]
+        alone = type(config)(**{**vars(config), "seed": own.seed}) if isinstance(config, SampleConfig) else config
+        options = {} if own.begin is None else {"begin": own.begin}
+        with torch.no_grad():
+            state = start([sources[sentence]], beam_size(config))
+            [[expected, *_]] = decode(
+                model, state, sentences=1, config=alone, max_length=own.max_length, examples=[sentence], **options
+            )
+        assert best.tokens == expected.tokens
+        assert best.finished == expected.finished
+        assert best.score == pytest.approx(expected.score, rel=1e-4 if model_dtype(model) == torch.float32 else 1e-6)
+
+
+def model_dtype(model: Any) -> torch.dtype:
+    return next(model.parameters()).dtype
+
+
+@pytest.mark.parametrize(("name", "config"), journeys(ENCODER_DECODERS, "kernel, sinusoidal", "sinusoidal"))
+def test_an_encoder_decoder_writes_in_flight_what_it_writes_alone(name: str, config: DecodeConfig) -> None:
+    dtype = torch.float32 if name.startswith("kernel") else torch.float64
+    model = built(ENCODER_DECODERS[name], VOCAB, VOCAB, dtype=dtype)
+
+    def start(sources: Sequence[list[int]], beam: int) -> Any:
+        return model.start(Batch.of([[*source, 2] for source in sources]), beam)
+
+    require_alone(model, start, sentences(), config, [None] * SENTENCES)
+
+
+@pytest.mark.parametrize(("name", "config"), journeys(LANGUAGE_MODELS, "gpt"))
+def test_a_language_model_goes_on_in_flight_as_alone(name: str, config: DecodeConfig) -> None:
+    model, prompts = built(LANGUAGE_MODELS[name], VOCAB, dtype=torch.float64), sentences()
+
+    def start(sources: Sequence[list[int]], beam: int) -> Any:
+        return model.start(Batch.of([prompt[:-1] for prompt in sources]), beam)
+
+    require_alone(model, start, prompts, config, [prompt[-1] for prompt in prompts])
+
+
+def test_models_without_join_and_settings_of_other_searches_are_refused() -> None:
+    ran = RANLanguageModelConfig(model_dim=8, num_heads=2, head_dim=4, window=5).build(VOCAB)
+    with pytest.raises(UsageError, match="RANLanguageModel cannot decode batches in flight"):
+        Flight(ran, lambda sources, beam: None, GreedyConfig())
+    model = built(ENCODER_DECODERS["fixed"], VOCAB, VOCAB, dtype=torch.float64)
+    flight = Flight[Any](model, model.start, GreedyConfig())
+    flight.admit(["a"], [[5]])
+    for limits, reason in (
+        (Limits(seed=3), "only sampling has a seed"),
+        (Limits(length_penalty=BeamConfig().length_penalty), "only beam search has a length penalty"),
+        (Limits(max_length=0), "may have only 0 tokens"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            flight.admit(["b"], [[5]], [limits])
+    with pytest.raises(UsageError, match="names stand for one sentence each"):
+        flight.admit(["a"], [[5]])
+    assert (flight.waiting, flight.flying) == (1, 0)
