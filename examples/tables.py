@@ -32,7 +32,7 @@ def spread(values: Sequence[float], places: int = 1) -> str:
     nothing = f"{0:.{places}f}"
     deviation = f"{statistics.stdev(values):.{places}f}" if len(values) > 1 else nothing
     beside = "" if deviation == nothing else f" ± {deviation}"
-    return f"{statistics.mean(values):.{places}f}".replace("100.0", "100") + beside
+    return f"{statistics.mean(values):z.{places}f}".replace("100.0", "100") + beside
 
 
 def count(values: Sequence[float]) -> str:
@@ -41,6 +41,10 @@ def count(values: Sequence[float]) -> str:
 
 def seeds(values: Sequence[float]) -> str:
     return f"{len(values)}" if values else "–"
+
+
+def percent(values: Sequence[float]) -> str:
+    return spread([100 * value for value in values])
 
 
 def seconds(values: Sequence[float]) -> str:
@@ -60,6 +64,19 @@ class Column:
         if self.name == "seeds":  # a row without steps has not learnt anything
             return f"{len(cells)}" if any("steps" in figures for figures in cells.values()) else "–"
         return self.form([figures[self.name] for figures in cells.values() if self.name in figures])
+
+
+@dataclass(frozen=True)
+class Measured(Column):
+    """A mean over sentences: its mean over the seeds with their deviation, and the error over sentences in brackets."""
+
+    def cell(self, cells: Cells) -> str:
+        """
+        >>> Measured("tau").cell({"0": {"tau": 0.1, "tau error": 0.02}, "1": {"tau": 0.3, "tau error": 0.04}})
+        '0.20 ± 0.14 (0.03)'
+        """
+        error = statistics.mean(figures[f"{self.name} error"] for figures in cells.values())
+        return f"{spread([figures[self.name] for figures in cells.values()], places=2)} ({error:.2f})"
 
 
 STEPS, TIME, SEEDS = Column("steps", count), Column("CPU seconds", count), Column("seeds")
@@ -297,7 +314,35 @@ MOLECULES = (
         {name: name for name in ("hydroxyl (alcohol, phenol, acid)", "amine", "methyl", "halogen", "nitro")},
     ),
 )
+METHODS = ("attention", "attention × norm", "rollout", "gradient × input", "integrated gradients", "leave-one-out")
+MODELS = (
+    "translator, Transformer",
+    "classifier, GRU",
+    "classifier, Transformer",
+    "tagger, Transformer",
+)
+FAITHFULNESS = (
+    Table(
+        "| model |",
+        "measurements",
+        [
+            *(Column(f"validation {name}", percent) for name in ("accuracy", "span_f1")),
+            *(Column("sentences", seeds), TIME),
+        ],
+        {model: model for model in MODELS},
+    ),
+    *(
+        Table(
+            f"| {model} | τ |",
+            model,
+            [*map(Measured, ("tau", "tau_size", "first", "area"))],
+            {method: method for method in METHODS if method != "rollout" or "Transformer" in model},
+        )
+        for model in (*MODELS, "classifier, GRU, words unknown")
+    ),
+)
 PAGES = (
+    ("faithfulness.md", "faithfulness/results.json", FAITHFULNESS),
     ("speech.md", "speech/results.json", SPEECH),
     ("captions.md", "pictures/captions.json", CAPTIONS),
     ("pictures.md", "pictures/amount.json", PICTURES),

@@ -1,15 +1,16 @@
-"""Measures whether attention tells which words matter, beside gradients and leave-one-out, for three trained models.
+"""Measures whether attention tells which words matter, beside gradients and leave-one-out, for trained models.
 
-    python examples/faithfulness/run.py translator
-    python examples/faithfulness/run.py "classifier, GRU" --run demo/sentiment --data sentiment/test.tsv
-    python examples/faithfulness/run.py "classifier, Transformer" --run demo/sentiment-2 --data sentiment/test.tsv
-    python examples/faithfulness/run.py "tagger, Transformer" --run demo/addresses --data addresses/test.txt
+    python examples/faithfulness/run.py "translator, Transformer"
+    python examples/faithfulness/run.py "classifier, GRU" --run demo/sentiment-1 --data sentiment/test.tsv
+    python examples/faithfulness/run.py "classifier, Transformer" --run demo/sentiment-t1 --data sentiment/test.tsv
+    python examples/faithfulness/run.py "tagger, Transformer" --run demo/addresses-1 --data addresses/test.txt
 
-The first row takes the translator that comes with Foveate, and verses of the four Bible books that were held out when
-it was trained, from the bundled table. The data of the others, and the commands that train them, are in
-`examples/classifying/sentiment.py` and `examples/tagging/addresses.py`; "Transformer" is `--set
-model.encoder=transformer`. The sentences are taken at equal distances from the file. Figures are means with standard
-errors over sentences; they are kept in results.json beside this script, and docs/faithfulness.md discusses them.
+A run's seed is in its configuration: a call adds the figures of one training seed to its table. The first line takes
+the translator that comes with Foveate, and verses of the four Bible books that were held out when it was trained, from
+the bundled table. The data of the others, and the commands that train them, are in `examples/classifying/sentiment.py`
+and `examples/tagging/addresses.py`; "Transformer" is `--set model.encoder=transformer`, another seed `--set seed=1`.
+The sentences are taken at equal distances from the file. Figures are means with standard errors over sentences; they
+are kept in results.json beside this script, and `examples/tables.py` writes them into docs/faithfulness.md.
 """
 
 import argparse
@@ -24,7 +25,8 @@ import torch
 
 from foveate.data.text import read_lines
 from foveate.inspect.attribution import Faithfulness, faithfulness
-from foveate.storage.run import read_run
+from foveate.storage.checkpoint import read_best
+from foveate.storage.run import Run, read_run
 from foveate.storage.shipped import run_folder
 from foveate.tasks import task_of
 
@@ -32,15 +34,13 @@ HERE = Path(__file__).parent
 VERSES = HERE.parent / "data" / "verses.tsv.xz"
 UNSEEN = ("8", "27", "43", "45")
 """Ruth, Daniel, John and Romans, the test books of the shipped translator."""
-COLUMNS = {"tau": "τ", "tau_size": "τ of sizes", "first": "same first word", "area": "area of deletion"}
-"""The columns of the page, by the names of figures."""
 ENGLISH = 2
 """The column of the World English Bible."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("row", help="name of the row of the table")
+    parser.add_argument("table", help="name of the table: what is measured")
     parser.add_argument("--run", default="en-fr", help="run folder of a translator, tagger or classifier")
     parser.add_argument("--data", help="file of examples; without it, the bundled verses")
     parser.add_argument("--sentences", type=int, default=100)
@@ -48,13 +48,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
-    side = task_of(read_run(run_folder(arguments.run))).side
+    run = read_run(run_folder(arguments.run))
+    side = task_of(run).side
     model = side.load(arguments.run)
     texts = verses() if arguments.data is None else examples(side, model, arguments)
     chosen = evenly(texts, arguments.sentences)
     begin = time.process_time()
     measured = faithfulness(map(model.answer, chosen), way=arguments.occlude)
-    keep(arguments.row, measured, time.process_time() - begin, arguments.results)
+    seconds = time.process_time() - begin
+    keep(arguments.table, run, measured, seconds, arguments.results)
     print(measured)
     return 0
 
@@ -80,23 +82,19 @@ def evenly(texts: Sequence[str], count: int) -> list[str]:
     return [texts[number * len(texts) // count] for number in range(count)] if len(texts) > count else list(texts)
 
 
-def tables(results: dict[str, Any]) -> str:
-    """The tables of docs/faithfulness.md."""
-    blocks = []
-    for row, measured in results.items():
-        lines = [f"**{row}**, {measured['sentences']} sentences", ""]
-        lines += [f"| | {' | '.join(COLUMNS.values())} |", f"|---|{'---|' * len(COLUMNS)}"]
-        for method, figures in measured["figures"].items():
-            cells = [f"{figures[name]['value']:z.2f} ± {figures[name]['error']:.2f}" for name in COLUMNS]
-            lines.append(f"| {method} | {' | '.join(cells)} |")
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
-
-
-def keep(row: str, measured: Faithfulness, seconds: float, path: Path) -> None:
-    """Write the figures of a row, over earlier ones."""
+def keep(table: str, run: Run, measured: Faithfulness, seconds: float, path: Path) -> None:
+    """Add the figures of one seed, over earlier ones of the same seed."""
+    seed = str(run.config["seed"])
     results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    results[row] = {**measured.plain(), "CPU seconds": round(seconds, 1)}
+    for method, means in measured.figures.items():
+        written = {name: mean.plain() for name, mean in means.items()}
+        cells = {name: each["value"] for name, each in written.items()}
+        cells |= {f"{name} error": each["error"] for name, each in written.items()}
+        results.setdefault(table, {}).setdefault(method, {})[seed] = cells
+    about: dict[str, Any] = {"sentences": measured.sentences, "way": measured.way, "CPU seconds": round(seconds, 1)}
+    if (run.folder / "best.json").exists():
+        about |= {f"validation {name}": value for name, value in read_best(run.folder).metrics.items()}
+    results.setdefault("measurements", {}).setdefault(table, {})[seed] = about
     path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

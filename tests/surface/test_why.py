@@ -101,15 +101,22 @@ def test_words_and_ways_that_are_not_there_are_named(foveate: Any, trained: Path
         TASKS["caption"].side.require_words(object(), "--why")
 
 
-def test_the_page_has_the_figures_of_the_results_and_the_script_measures_them(tmp_path: Path) -> None:
+def test_the_script_adds_the_figures_of_a_seed(tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("faithfulness_example", EXAMPLE / "run.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    page = (EXAMPLE.parents[1] / "docs" / "faithfulness.md").read_text(encoding="utf-8")
-    assert script.tables(json.loads((EXAMPLE / "results.json").read_text(encoding="utf-8"))) in page
     (tmp_path / "source.tsv").write_text("A man .\tUn homme .\nA dog .\tUn chien .\n")
     options = ("--run", "en-fr", "--data", str(tmp_path / "source.tsv"), "--results", str(tmp_path / "r.json"))
     assert script.main(["a row", "--sentences", "1", *options]) == 0
-    assert json.loads((tmp_path / "r.json").read_text())["a row"]["sentences"] == 1
+    path = tmp_path / "r.json"
+    (one,) = json.loads(path.read_text())["a row"]["attention"].items()
+    assert (one[0], 0 < one[1]["first"] <= 1, one[1]["first error"]) == ("0", True, None)
+    results = json.loads(path.read_text())
+    results["a row"]["attention"]["1"] = one[1]
+    path.write_text(json.dumps(results))
+    assert script.main(["a row", "--sentences", "2", *options]) == 0
+    results = json.loads(path.read_text())
+    assert results["a row"]["attention"]["1"] == one[1] != results["a row"]["attention"]["0"]
+    assert results["measurements"]["a row"]["0"]["sentences"] == 2
