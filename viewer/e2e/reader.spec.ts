@@ -214,24 +214,6 @@ test("on a phone no line of an alignment runs through a word, and the page begin
   expect(violations.map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
 });
 
-test("what is printed has no switches, and its lines end at their words", async ({ page }) => {
-  await visit(page, "persian", "#view=alignment");
-  await page.emulateMedia({ media: "print" });
-  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
-  for (const hidden of [".tools", "nav", ".settings", ".controls"]) await expect(page.locator(hidden).first()).toBeHidden();
-  const [words, canvas] = [(await page.locator(".words").boundingBox())!, (await page.locator("canvas.lines").boundingBox())!];
-  expect(Math.abs(words.width - canvas.width)).toBeLessThan(2.5);
-  expect(words.width).toBeLessThanOrEqual(680);
-  await page.evaluate(() => dispatchEvent(new Event("afterprint")));
-  await page.emulateMedia({ media: "screen" });
-  await expect.poll(async () => (await page.locator(".words").boundingBox())!.width).toBeGreaterThan(1000);
-  await visit(page, "causal", "#view=steps&query=20&step=all");
-  await expect(page.locator(".step").first()).toBeVisible();
-  await page.setViewportSize({ width: 720, height: 1000 });
-  await page.emulateMedia({ media: "print" });
-  for (const each of await page.locator(".stepsview > .steps table").all()) expect((await each.boundingBox())!.width).toBeLessThanOrEqual(720);
-});
-
 test("a trace without attention says so", async ({ page }) => {
   await page.goto(address("empty"));
   await expect(page.getByRole("alert")).toHaveText("This trace does not contain attention, so there is nothing to show.");

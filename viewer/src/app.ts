@@ -72,6 +72,8 @@ export class App {
   readonly found = signal<{ queries: readonly number[]; keys: readonly number[] }>({ queries: [], keys: [] });
   readonly choice = signal<"auto" | Theme>("auto");
   readonly theme = signal<Theme>("light");
+  /** Counts layouts for paper; 0 on a screen. */
+  readonly printing = signal(0);
   readonly language = signal<Language>("en");
   /** Whether the view stands alone, without tabs and choices, as in a frame of another page. */
   readonly embedded = signal(false);
@@ -87,7 +89,7 @@ export class App {
     this.provider = provider instanceof Cached ? provider : new Cached(provider);
     this.language.value = preferred(navigator.languages);
     const dark = matchMedia("(prefers-color-scheme: dark)");
-    const settle = (): void => void (this.theme.value = this.choice.value === "auto" ? (dark.matches ? "dark" : "light") : this.choice.value);
+    const settle = (): void => void (this.theme.value = this.printing.value ? "light" : this.choice.value === "auto" ? (dark.matches ? "dark" : "light") : this.choice.value);
     dark.addEventListener("change", settle);
     effect(settle);
     const { site, head } = openingOf(trace);

@@ -64,6 +64,10 @@ export class MapView {
     new Gestures(app, this);
     this.stops.push(
       effect(() => {
+        void app.printing.value;
+        if (this.element.isConnected) this.resize();
+      }),
+      effect(() => {
         this.tiles.use(makeLayer());
         void [this.app.camera.value, this.app.cursor.value, this.app.brush.value, this.app.found.value, this.app.theme.value, this.app.language.value];
         this.schedule();
@@ -116,7 +120,9 @@ export class MapView {
   }
 
   private schedule(): void {
-    if (!this.drawn) this.drawn = requestAnimationFrame(() => this.draw());
+    // Paper does not wait for the next frame.
+    if (this.app.printing.peek()) this.draw();
+    else if (!this.drawn) this.drawn = requestAnimationFrame(() => this.draw());
   }
 
   private draw(): void {

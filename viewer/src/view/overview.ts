@@ -33,6 +33,8 @@ interface Group {
 
 /** Below this width a page is a phone, with three tiles in a row. */
 const PHONE = 600;
+/** Pixels of a page of A4 or US letter below the names of what is printed. */
+const PAPER = 840;
 
 export function overview(app: App): { element: HTMLElement; close: () => void; key: (event: KeyboardEvent) => boolean } {
   const kind = signal<Site["kind"] | "all">("all");
@@ -47,7 +49,7 @@ export function overview(app: App): { element: HTMLElement; close: () => void; k
   element.addEventListener("scroll", () => preview.hide(), { passive: true });
   const cards = app.trace.sites.flatMap((site, index) => Array.from({ length: site.heads }, (_, head) => card(app, index, head, preview)));
   let groups: Group[] = [];
-  const fill = (): void => fitted(element, grid, groups);
+  const fill = (): void => fitted(element, grid, groups, app.printing.peek() > 0);
   const watch = new ResizeObserver(fill);
   watch.observe(element);
   const closed = new AbortController();
@@ -98,6 +100,10 @@ export function overview(app: App): { element: HTMLElement; close: () => void; k
       for (const each of cards) each.element.setAttribute("aria-current", String(each.site === site && (mean || each.head === head)));
     }),
     effect(() => app.whole.value && rest()),
+    effect(() => {
+      void app.printing.value;
+      fill();
+    }),
     effect(() => {
       void [app.theme.value, app.tint];
       preview.hide();
@@ -207,13 +213,13 @@ function lay(grid: HTMLElement, groups: readonly Group[]): void {
 }
 
 /** Tiles as large as the page has room for. */
-function fitted(element: HTMLElement, grid: HTMLElement, groups: readonly Group[]): void {
+function fitted(element: HTMLElement, grid: HTMLElement, groups: readonly Group[], paper: boolean): void {
   const { clientWidth: width } = element;
   if (!width) return;
   const above = grid.getBoundingClientRect().top - element.getBoundingClientRect().top + element.scrollTop;
   const phone = width < PHONE;
   // A phone's page is as long as what it holds.
-  const height = phone ? innerHeight : element.clientHeight;
+  const height = paper ? PAPER : phone ? innerHeight : element.clientHeight;
   const { groups: beside, columns, side } = packed(groups.map(({ cards }) => cards.length), { width: width - 2, height: height - above, least: phone ? 84 : 52, most: 420 });
   grid.style.cssText = `--side:${side}px;--columns:${columns};--beside:${beside};--tile:${side + FRAME}px;--gap:${GAP}px;--apart:${APART}px`;
   grid.classList.toggle("named", side >= NAMED);

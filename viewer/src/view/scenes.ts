@@ -126,7 +126,7 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
       }).catch((error: unknown) => !calledOff(error) && (facts.textContent = app.failure(error)));
     }),
     effect(() => {
-      void rebuilt.value;
+      void [rebuilt.value, app.printing.value];
       void made.listening?.pointed.value;
       paint();
     }),

@@ -30,6 +30,8 @@ export type Shares = readonly (readonly (number | null)[])[];
 /** Below it a line is not drawn and a number not written. */
 export const LEAST = 0.01;
 const [LARGEST, SMALLEST, ON_PHONES] = [36, 20, 17];
+/** On paper, where words are seen from near, and a page ends. */
+const PAPER = { largest: 26, smallest: 11, height: 520 };
 /** Pixels below which words stand in columns. */
 const NARROW = 600;
 
@@ -82,6 +84,11 @@ export class Sentence {
           above[at]!.title = off ? app.say("switch.off") : "";
         });
         this.resized.value = this.resized.peek() + 1;
+      }),
+      effect(() => {
+        void app.printing.value;
+        this.width = 0;
+        this.fit();
       }),
       effect(() => this.paint()),
     ];
@@ -191,22 +198,31 @@ export class Sentence {
     const width = this.element.clientWidth;
     if (!width || width === this.width) return;
     this.width = width;
-    const narrow = width < NARROW;
-    this.shape = this.given.queries ? (narrow ? "columns" : "rows") : narrow ? "brackets" : "arcs";
-    this.element.dataset["shape"] = this.shape;
+    const paper = this.app.printing.peek() > 0;
+    const [largest, smallest] = paper ? [PAPER.largest, PAPER.smallest] : [LARGEST, SMALLEST];
     const sized = (size: number): void => this.element.style.setProperty("--size", `${size}px`);
+    const upright = (): void => {
+      this.shape = this.given.queries ? "columns" : "brackets";
+      this.element.dataset["shape"] = this.shape;
+      const rows = Math.max(this.words.key.length, this.words.query.length);
+      sized(paper ? Math.min(ON_PHONES, PAPER.height / rows) : ON_PHONES);
+    };
     delete this.element.dataset["wrapped"];
-    sized(narrow ? ON_PHONES : LARGEST);
-    if (!narrow) {
+    if (width < NARROW) upright();
+    else {
+      this.shape = this.given.queries ? "rows" : "arcs";
+      this.element.dataset["shape"] = this.shape;
+      sized(largest);
       const room = this.lines.key.clientWidth;
       // What overflows at its beginning does not scroll, so the words themselves are measured.
       const needed = Math.max(1, ...Object.values(this.words).map((words) => {
         const boxes = words.map((word) => word.getBoundingClientRect());
         return Math.max(...boxes.map(({ right }) => right)) - Math.min(...boxes.map(({ left }) => left));
       }));
-      const size = Math.floor((LARGEST * room) / needed);
-      sized(Math.min(LARGEST, Math.max(SMALLEST, size)));
-      if (size < SMALLEST) this.element.dataset["wrapped"] = "";
+      const size = Math.floor((largest * room) / needed);
+      sized(Math.min(largest, Math.max(smallest, size)));
+      if (size < smallest && paper) upright();
+      else if (size < smallest) this.element.dataset["wrapped"] = "";
     }
     this.resized.value = this.resized.peek() + 1;
   }

@@ -115,8 +115,8 @@ async function kept(app: App, view: HTMLElement, kind: Kind): Promise<Blob> {
 }
 
 /** Whether all maps of heads are drawn, which otherwise are when they come into view. */
-async function finished(app: App, view: HTMLElement): Promise<void> {
-  const end = performance.now() + PATIENCE;
+export async function finished(app: App, view: HTMLElement, patience = PATIENCE): Promise<void> {
+  const end = performance.now() + patience;
   do {
     await new Promise((resolve) => setTimeout(resolve, 50));
     if (performance.now() > end) throw new Error(app.say("waiting"));
@@ -124,7 +124,7 @@ async function finished(app: App, view: HTMLElement): Promise<void> {
   await settled();
 }
 
-function headingOf(app: App): Heading {
+export function headingOf(app: App): Heading {
   const view = app.view.peek();
   const story = view === "story";
   const written = story && !drawable(app.sequence("key")) && !drawable(app.sequence("query"));

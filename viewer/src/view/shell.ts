@@ -14,6 +14,7 @@ import { legend } from "./legend";
 import { MapView } from "./map";
 import { mini } from "./mini";
 import { overview } from "./overview";
+import { paper } from "./paper";
 import { streams } from "./reach";
 import { Reading, strongest } from "./reading";
 import { run } from "./run";
@@ -64,7 +65,8 @@ export class Shell {
     const footer = h("footer", { className: "foot" }, status, origin);
     const tools = h("section", { className: "tools" }, this.choices, this.finder.element);
     const gone = h("div", { className: "gone", role: "alert" });
-    replace(root, bar, tools, gone, this.body, footer, this.help, told.element);
+    const page = root.parentElement === document.body;
+    replace(root, bar, paper(app, root, this.body, page), tools, gone, this.body, footer, this.help, told.element);
     const phone = matchMedia(PHONE);
     this.narrow.value = phone.matches;
     phone.addEventListener("change", () => (this.narrow.value = phone.matches));
@@ -96,10 +98,10 @@ export class Shell {
       root.dataset["theme"] = app.theme.value;
       root.lang = app.language.value;
       root.dir = app.language.value === "fa" ? "rtl" : "ltr";
-      if (root.parentElement === document.body) [document.documentElement.lang, document.title] = [app.language.value, titleOf(app)];
+      if (page) [document.documentElement.lang, document.title] = [app.language.value, titleOf(app)];
     });
     // A viewer that is the page hears keys wherever the focus is; one among others only its own.
-    (root.parentElement === document.body ? document : root).addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
+    (page ? document : root).addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
   }
 
   private get choosing(): boolean {

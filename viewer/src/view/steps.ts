@@ -88,6 +88,19 @@ export function steps(app: App): { element: HTMLElement; close: () => void; key:
     show(at, editing);
   });
 
+  /** Formulas and tables do not break: what is wider than paper is written smaller. */
+  const shrink = effect(() => {
+    const paper = app.printing.value > 0;
+    void [app.theme.value, lesson.value];
+    const rows = [...element.querySelectorAll<HTMLElement>(".formula,.scroll > table")];
+    for (const row of rows) row.style.fontSize = "";
+    if (!paper) return;
+    for (const row of rows) {
+      const share = row.parentElement!.clientWidth / row.scrollWidth;
+      if (share < 1) row.style.fontSize = `${0.97 * share * Number.parseFloat(getComputedStyle(row).fontSize)}px`;
+    }
+  });
+
   /** The cards of the steps; those with fields stay as they are while the reader writes. */
   function show(at: number | null, editing: boolean): void {
     const here = lesson.peek()!;
@@ -146,6 +159,7 @@ export function steps(app: App): { element: HTMLElement; close: () => void; key:
       latest.next();
       load();
       draw();
+      shrink();
     },
     key: ({ key, shiftKey, target }) => {
       const way = key === "ArrowRight" ? 1 : key === "ArrowLeft" ? -1 : 0;

@@ -5,6 +5,7 @@ import { css, INK } from "../colour";
 import { h } from "../dom";
 import { reading } from "../label";
 import { contextOf, drawnBy } from "../save/recorder";
+import { effect } from "../signal";
 
 export interface Words {
   /** Rows: queries (targets). */
@@ -22,12 +23,11 @@ export interface Words {
   gold?: readonly (readonly [number, number])[];
 }
 
-/** Pixels of a line on A4 and on US letter, margins off. */
-const PAPER = 640;
+/** Pixels for all rows on a page of A4 or US letter, and for a row at most. */
+const [PAPER, ROW] = [780, 24];
 
 /** `columns`: side by side, one token a line. `rows`: two running lines, sources above; columns where they would wrap. */
 export function words(app: App, shape: "columns" | "rows", given: Words): { element: HTMLElement; draw: () => void; close: () => void } {
-  const alive = new AbortController();
   const canvas = h("canvas", { className: "lines", "aria-hidden": "true" });
   /** Whose lines are drawn alone while the pointer is there. */
   let only: { side: "targets" | "sources"; at: number } | null = null;
@@ -52,7 +52,7 @@ export function words(app: App, shape: "columns" | "rows", given: Words): { elem
   const element = h("div", { className: `words ${shape}` }, canvas, ...(shape === "rows" ? [source, target] : [target, source]));
   const wraps = (tokens: HTMLElement[]): boolean => tokens.length > 0 && tokens.some(({ offsetTop }) => Math.abs(offsetTop - tokens[0]!.offsetTop) > 8);
   const draw = (): void => {
-    narrow();
+    element.style.setProperty("--row", `${Math.min(ROW, PAPER / Math.max(sources.length, targets.length, 1)).toFixed(2)}px`);
     if (shape === "rows") {
       element.className = "words rows";
       // Lines would run through the words of a second line.
@@ -60,15 +60,6 @@ export function words(app: App, shape: "columns" | "rows", given: Words): { elem
     }
     paint();
   };
-  // Paper is narrower than a screen: what is printed is laid out, and its lines drawn, at its width.
-  let printing = false;
-  const narrow = (): void => void (element.style.width = printing ? `${PAPER}px` : "");
-  const print = (on: boolean) => (): void => {
-    if (!element.isConnected) return;
-    printing = on;
-    draw();
-  };
-  for (const [event, on] of [["beforeprint", true], ["afterprint", false]] as const) addEventListener(event, print(on), { signal: alive.signal });
   const paint = (): void => {
     const across = element.classList.contains("columns");
     const box = element.getBoundingClientRect();
@@ -113,5 +104,9 @@ export function words(app: App, shape: "columns" | "rows", given: Words): { elem
     targets.forEach((each, i) => each.classList.toggle("met", alone?.side === "sources" && given.weight(i, alone.at) >= Math.max(given.least, 1e-9)));
   };
   drawnBy(canvas, paint);
-  return { element, draw, close: () => alive.abort() };
+  const stop = effect(() => {
+    void app.printing.value;
+    if (element.isConnected) draw();
+  });
+  return { element, draw, close: stop };
 }
