@@ -14,9 +14,10 @@ NUMBER = re.compile(r"\d+")
 LEFT_OVER = re.compile(r"&\w+;|\\[(\[]|[<�]")
 """Entities that a page does not define, accents of roff, the rest of a tag, and characters in a wrong encoding."""
 KEY = re.compile(r"(?<!\w)[_&~](?=\w)|(?<=\w)[_&~](?=\w)")
-ENGLISH = frozenset("the of and to in is that it for with you are this be as from or by not can will has if".split())
-FRENCH = frozenset(
-    "le la les de des du et un une est en que qui dans pour par sur pas vous au aux ce ne il elle avec ou se sont".split()
+ENGLISH = re.compile(r"\b(?:the|of|and|to|in|is|that|it|for|with|you|are|this|be|as|from|or|by|not|can|will|has|if)\b")
+FRENCH = re.compile(
+    r"\b(?:le|la|les|de|des|du|et|un|une|est|en|que|qui|dans|pour|par|sur"
+    r"|pas|vous|au|aux|ce|ne|il|elle|avec|ou|se|sont)\b"
 )
 
 
@@ -43,16 +44,18 @@ def sound(line: "Line") -> bool:
     for pattern in (PLACEHOLDER, NUMBER):
         if sorted(pattern.findall(line.english)) != sorted(pattern.findall(line.french)):
             return False
-    return line.english != line.french and in_language(line.english, ENGLISH, FRENCH) and in_language(
-        line.french, FRENCH, ENGLISH
+    return (
+        line.english != line.french
+        and in_language(line.english, ENGLISH, FRENCH)
+        and in_language(line.french, FRENCH, ENGLISH)
     )
 
 
-def in_language(text: str, own: frozenset[str], other: frozenset[str]) -> bool:
+def in_language(text: str, own: re.Pattern[str], other: re.Pattern[str]) -> bool:
     """Whether a text has at least as many frequent words of its language as of the other.
 
     >>> in_language("La liste des paquets", FRENCH, ENGLISH), in_language("The list of packages", FRENCH, ENGLISH)
     (True, False)
     """
-    words = re.findall(r"\w+", text.casefold())
-    return sum(word in own for word in words) >= sum(word in other for word in words)
+    text = text.casefold()
+    return len(own.findall(text)) >= len(other.findall(text))

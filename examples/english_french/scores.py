@@ -80,9 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def scored(
-    translator: Translator, domain: str, pairs: Sequence[Pair], outputs: Sequence[str], common: set[str]
-) -> Row:
+def scored(translator: Translator, domain: str, pairs: Sequence[Pair], outputs: Sequence[str], common: set[str]) -> Row:
     """The row of a domain."""
     references = [pair.target for pair in pairs]
     repeated = sum(repeats(output) and not repeats(pair.source) for pair, output in zip(pairs, outputs, strict=True))

@@ -1,9 +1,14 @@
 """The shipped translator's text is cleaned, split by document and unseen where it is tested; runs can be shipped."""
 
+import gzip
 import importlib
+import io
 import json
+import lzma
 import sqlite3
+import struct
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,6 +90,148 @@ def test_the_packages_become_parallel_text(part: Callable[[str], ModuleType], tm
     assert lines(tmp_path / "text/bible-4-l.tsv") == ["(1, 1, 1)\t4 1\tl 1"]
     assert lines(tmp_path / "text/bible-3-l.tsv") == ["(1, 1, 1)\t3 1\tl 1"]
     assert lines(tmp_path / "text/homeassistant-fr.tsv") == ["Yes\tOui"]
+
+
+def catalogue(messages: dict[str, str]) -> bytes:
+    """A compiled catalogue, as msgfmt writes it."""
+    rows = sorted({"": "Content-Type: text/plain; charset=UTF-8\n", **messages}.items())
+    sides = [[text.encode() for text in side] for side in zip(*rows, strict=True)]
+    place, tables = 28 + 16 * len(rows), [b"", b""]
+    for side, texts in enumerate(sides):
+        for text in texts:
+            tables[side] += struct.pack("<II", len(text), place)
+            place += len(text) + 1
+    head = struct.pack("<7I", 0x950412DE, 0, len(rows), 28, 28 + 8 * len(rows), 0, 0)
+    return head + b"".join(tables) + b"".join(text + b"\0" for side in sides for text in side)
+
+
+def package(path: Path, files: dict[str, bytes]) -> None:
+    """A Debian package with these files."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:xz") as data:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"./{name}")
+            member.size = len(text)
+            data.addfile(member, io.BytesIO(text))
+    parts = {"debian-binary": b"2.0\n", "data.tar.xz": content.getvalue()}
+    archive = b"!<arch>\n"
+    for name, text in parts.items():
+        archive += (
+            f"{name:16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(text):<10}`\n".encode() + text + b"\n" * (len(text) % 2)
+        )
+    path.write_bytes(archive)
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    """Two packages with a catalogue, pages and manual pages in both languages."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    package(
+        folder / "cat-fr_2%3a1.0_all.deb",
+        {
+            "usr/share/locale/fr/LC_MESSAGES/cat.mo": catalogue({"_Open the cat": "_Ouvrir le chat"}),
+            "usr/share/help/fr/cat/i.html": b"<h1>Chats</h1><p>Un <b>chat</b>. Il dort.</p><pre>cat -n</pre><p>Fin</p>",
+            "usr/share/man/fr/man1/cat.1.gz": gzip.compress(b".SH NOM\ncat \\- \\(Fo chat \\(Fc"),
+            "usr/share/doc/cat-fr/copyright": b"Files: *\nLicense: GPL-2+\n text\n",
+        },
+    )
+    package(
+        folder / "cat_1.0_all.deb",
+        {
+            "usr/share/help/C/cat/i.html": b"<h1>Cats</h1><p>A <b>cat</b>. It sleeps.</p><pre>cat</pre><p>End</p>",
+            "usr/share/man/man1/cat.1.gz": gzip.compress(b".SH NAME\ncat \\- cat"),
+        },
+    )
+    return folder
+
+
+def test_packages_become_documents_of_parallel_text(
+    part: Callable[[str], ModuleType], packages: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "text"
+    assert part("package").main(["--packages", str(packages), "--out", str(out)]) == 0
+    rows = {path.name: lzma.decompress(path.read_bytes()).decode().splitlines() for path in out.glob("*.xz")}
+    assert rows == {
+        "program.tsv.xz": ["cat-fr/cat\t_Open the cat\t_Ouvrir le chat"],
+        "manual.tsv.xz": [
+            f"cat-fr/i.html\t{pair}" for pair in ("Cats\tChats", "A cat.\tUn chat.", "It sleeps.\tIl dort.", "End\tFin")
+        ],
+        "manpage.tsv.xz": ["man/man1/cat.1\tNAME\tNOM", "man/man1/cat.1\tcat - cat\tcat - « chat »"],
+    }
+    record = json.loads((out / "packages.json").read_text())
+    assert record["cat-fr"] == {"version": "2:1.0", "rows": 7, "licences": ["GPL-2+"]}
+    assert record["cat"]["rows"] == 0
+
+
+def test_a_page_instead_of_a_package_is_refused(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    (tmp_path / "cat_1_all.deb").write_text("<html>404</html>")
+    with pytest.raises(ValueError, match="Download it again"):
+        part("package").main(["--packages", str(tmp_path), "--out", str(tmp_path)])
+
+
+def test_no_eight_words_of_a_held_out_line_are_trained_on(
+    part: Callable[[str], ModuleType], text: Path, tmp_path: Path
+) -> None:
+    shared = "the king of all the cats of Rome went"
+    names = [f"{a}{b}{c}" for a in "bdf" for b in "aeiou" for c in "lmnr"]
+    rows = [f"man/{name}\t{shared} to {name} City\tLa ville de {name} est belle" for name in names]
+    (text / "manpage.tsv").write_text("\n".join(rows) + "\n")
+    repeated = "p\tNow the king, of all the cats of ROME, went\tMais le roi de tous les chats alla\n"
+    (text / "program.tsv").write_text(repeated + "p\tThe king of all cats\tLe roi des chats\n")
+    prepare = part("prepare")
+    prepare.main(["--data", str(text), "--out", str(tmp_path / "data"), "--copies", "program=3"])
+    train = lines(tmp_path / "data/train.tsv")
+    for held_out in [*(tmp_path / "data").glob("test.*.tsv"), tmp_path / "data/valid.tsv"]:
+        for side in (0, 1):
+            tested = {gram for line in lines(held_out) for gram in prepare.consecutive(line.split("\t")[side])}
+            assert not any(tested & set(prepare.consecutive(line.split("\t")[side])) for line in train)
+    assert lines(tmp_path / "data/test.manpage.tsv")
+    assert train.count("The king of all cats\tLe roi des chats") == 3
+    assert not any("ROME" in line for line in train)
+
+
+def test_other_text_does_not_change_what_was_held_out(
+    part: Callable[[str], ModuleType], text: Path, tmp_path: Path
+) -> None:
+    part("prepare").main(["--data", str(text), "--out", str(tmp_path / "before")])
+    (text / "game.tsv").write_text("play\tThe god's verse a of Ruth\tverset a de Ruth\nplay\tthe mes\tle mes\n")
+    part("prepare").main(["--data", str(text), "--out", str(tmp_path / "after")])
+    for name in ("test.verses.tsv", "test.other.tsv", "valid.tsv"):
+        assert lines(tmp_path / "before" / name) == lines(tmp_path / "after" / name)
+
+
+@pytest.mark.parametrize(
+    ("english", "french", "good"),
+    [
+        ("List of %d packages", "Liste de %d paquets", True),
+        ("List of %d packages", "Liste de %s paquets", False),
+        ("The file has 3 lines", "Le fichier a 4 lignes", False),
+        ("The list of the packages", "The list of the packages in Debian", False),
+        ("Open the &app; menu", "Ouvrez le menu de la liste", False),
+        ("A list in Greek", "Μία λίστα", False),
+    ],
+)
+def test_lines_with_faults_are_left_out(
+    part: Callable[[str], ModuleType], english: str, french: str, good: bool
+) -> None:
+    line = part("prepare").Line(english, french, "program", "train", "p")
+    assert part("cleaning").sound(line) is good
+
+
+def test_a_lost_number_and_a_repetition_are_counted(
+    part: Callable[[str], ModuleType], trained: Path, tmp_path: Path
+) -> None:
+    scores = part("scores")
+    pair = scores.Pair(1, "Zoe has 12 hats.", "Zoe a 12 chapeaux.")
+    assert scores.copied(pair, "Zoé a 12 chapeaux.", r"\d+", set()) == [True]
+    assert scores.copied(pair, "Zoé a 12 chapeaux.", r"\b[A-Z]\w+", set()) == [False]
+    assert scores.copied(pair, "Zoé", r"\b[A-Z]\w+", {"Zoe"}) == []
+    for name in ("train", "test.letters"):
+        (tmp_path / f"{name}.tsv").write_text("abc\tabc\nbca\tbca\n")
+    assert scores.main([str(trained), str(tmp_path), "--out", str(tmp_path / "scores.json")]) == 0
+    (row,) = json.loads((tmp_path / "scores.json").read_text())["rows"]
+    assert (row["sentences"], row["numbers"], row["repetition"]) == (2, None, 0)
 
 
 def test_everyday_sentences_agree(part: Callable[[str], ModuleType]) -> None:
