@@ -234,6 +234,18 @@ def test_a_lost_number_and_a_repetition_are_counted(
     assert (row["sentences"], row["numbers"], row["repetition"]) == (2, None, 0)
 
 
+def test_equal_pairs_have_equal_links_and_others_none(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    rows = ["The king\tLe roi", "the queen!\tla reine !", "king of cats\troi des chats", "The king\tLe roi"]
+    (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "valid.tsv").write_text("a king\tun roi\n")
+    assert part("links").main([str(tmp_path), "--every", "2"]) == 0
+    linked = lines(tmp_path / "train.links")
+    assert linked[0] == linked[3] == "0-0 1-1"
+    assert linked[1] == ""
+    assert "0-0" in linked[2].split()
+    assert lines(tmp_path / "valid.links") == [""]
+
+
 def test_everyday_sentences_agree(part: Callable[[str], ModuleType]) -> None:
     made = dict(part("everyday").sentences())
     assert len(made) > 7000
