@@ -1,4 +1,4 @@
-// What viewer.py asks of a browser: node browser.cjs PLAYWRIGHT picture PAGE CDN PATIENCE | explore URL LENGTH
+// What viewer.py asks of a browser: node browser.cjs PLAYWRIGHT picture PAGE CDN PATIENCE | explore URL LENGTH | story PAGE VISITS
 
 const { chromium } = require(process.argv[2]);
 const [what, ...rest] = process.argv.slice(3);
@@ -67,10 +67,35 @@ async function explore(page, [url, length]) {
   return { first_tile: opened, whole_map_exact: exact, zooming, again, page_heap_mb: heap };
 }
 
+/** Milliseconds from the start of each visit, in a browser that has just begun, to the first word of the story and its first line. */
+async function story(page, [path, visits]) {
+  const times = [];
+  for (let visit = 0; visit < Number(visits); visit++) {
+    const context = await page.context().browser().newContext({ viewport: { width: 1200, height: 900 } });
+    const fresh = await context.newPage();
+    await fresh.addInitScript(() => {
+      new MutationObserver((_, watch) => {
+        if (!document.querySelector(".sentence .word") || !document.querySelector(".threads path")) return;
+        watch.disconnect();
+        requestAnimationFrame(() => setTimeout(() => performance.mark("drawn")));  // after it is painted
+      }).observe(document, { subtree: true, childList: true });
+    });
+    await fresh.goto("file://" + path);
+    await fresh.waitForFunction(() => performance.getEntriesByName("drawn").length > 0);
+    times.push(await fresh.evaluate(() => {
+      const { loadEventStart } = performance.getEntriesByType("navigation")[0];
+      const { startTime } = performance.getEntriesByName("drawn")[0];
+      return { navigation: startTime, load: Math.max(0, startTime - loadEventStart) };
+    }));
+    await context.close();
+  }
+  return times;
+}
+
 (async () => {
   const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-quic", "--disable-background-networking"] });
   const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
-  console.log(JSON.stringify(await { picture, explore }[what](page, rest)));
+  console.log(JSON.stringify(await { picture, explore, story }[what](page, rest)));
   process.exit(0);
 })();

@@ -4,6 +4,7 @@ And how a head of many tokens is explored through the server: first tile, every 
 cd viewer && npm ci && npm run build && cd ..
 python benchmarks/viewer.py                                              # ours alone
 python benchmarks/viewer.py --scale 65536                                # one causal head of 65,536 tokens
+python benchmarks/viewer.py --story 10                                   # the shipped translator's page, ten visits
 
 The rivals are installed apart, because they bring much; BertViz loads scripts from a CDN, which are served from disk:
 
@@ -17,6 +18,7 @@ import json
 import os
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,7 @@ ROOT = Path(__file__).parents[1]
 NOW = datetime.now().strftime("%Y-%m-%d-%H%M")
 HEADS, DIM = 12, 64
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+SENTENCE = "A man in a red shirt is riding a bicycle down the street ."
 PATIENCE = 60
 """Seconds after which a page counts as one that does not open, and nothing longer is tried; give more where other work
 runs on the machine."""
@@ -151,6 +154,31 @@ def explored(length: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def story(visits: int) -> dict[str, Any]:
+    """The size of the shipped translator's page, and the milliseconds to the first word and line of its story."""
+    from foveate import Translator
+    from foveate.inspect import standalone
+
+    translator = Translator.load("en-fr")
+    html = standalone(translator.trace(SENTENCE).named("en-fr"))
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.html"
+        page.write_text(html, encoding="utf-8")
+        times = browser("story", str(page), str(visits), patience=600)
+    shares = {
+        name: {"median": round(statistics.median(each)), "least": round(min(each)), "largest": round(max(each))}
+        for name in ("navigation", "load")
+        for each in [[visit[name] for visit in times]]
+    }
+    return {
+        "sentence": SENTENCE,
+        "bytes": len(html.encode()),
+        "visits": visits,
+        "milliseconds": shares,
+        "load": os.getloadavg()[0],
+    }
+
+
 def measured(name: str, make: Callable[[int], str], wanted: argparse.Namespace) -> Iterator[dict[str, object]]:
     """Page after page, up to the first that does not open."""
     for length in (each for each in LENGTHS if wanted.shortest <= each <= wanted.longest):
@@ -172,7 +200,13 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=PATIENCE, metavar="SECONDS")
     parser.add_argument("--out", metavar="FILE", help="by default benchmarks/results/viewer-DATE.json")
     parser.add_argument("--scale", type=int, metavar="N", help="explore one head of N tokens instead")
+    parser.add_argument("--story", type=int, metavar="N", help="visit the shipped translator's page N times instead")
     arguments = parser.parse_args()
+    if arguments.story:
+        facts = story(arguments.story)
+        print(json.dumps(facts, indent=1))
+        print(f"Wrote {write('viewer-story', facts, arguments.out)}.")
+        return
     if arguments.scale:
         facts = explored(arguments.scale)
         print(json.dumps(facts, indent=1))

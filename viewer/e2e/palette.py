@@ -1,4 +1,4 @@
-"""Writes a screenshot as a PNG with a palette, in at most LARGEST bytes: python palette.py FROM TO"""
+"""Writes a screenshot as a PNG with a palette, in at most LARGEST bytes: python palette.py FROM TO."""
 
 import io
 import sys
@@ -12,7 +12,8 @@ if __name__ == "__main__":
     taken = Image.open(sys.argv[1]).convert("RGB")
     for colours in (128, 96, 64, 48, 32, 24, 16):
         file = io.BytesIO()
-        taken.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+        fewer = taken.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        fewer.save(file, "PNG", optimize=True)
         if len(file.getvalue()) <= LARGEST:
             Path(sys.argv[2]).write_bytes(file.getvalue())
             break

@@ -45,7 +45,7 @@ const SHOTS: Record<string, Shot> = {
       for (let word = 0; word < 7; word++) await page.keyboard.press("Space");
     },
   },
-  overview: { page: "translation", hash: "#view=overview", height: 620, sign: "canvas" },
+  overview: { page: "translation", hash: "#view=overview", height: 760, sign: "canvas" },
   map: { page: "translation", hash: "#view=map&query=7&key=4", height: 620, sign: "canvas" },
   steps: { page: "self-attention", hash: "#view=steps&query=0&step=3", height: 520, sign: ".steps, .step" },
   caption: { page: "caption", hash: "#query=4", height: 520, sign: "canvas, svg" },
@@ -72,12 +72,12 @@ async function taken(page: Page, shot: Shot): Promise<Buffer> {
   await page.goto(address(shot.page) + (shot.hash ?? ""));
   await expect(page.locator(shot.sign).first()).toBeAttached();
   await shot.does?.(page);
-  let [before, now] = [Buffer.alloc(0), await page.screenshot()];
-  for (let tries = 0; !now.equals(before) && tries < 20; tries++) {
+  let [before, now]: Buffer[] = [Buffer.alloc(0), await page.screenshot()];
+  for (let tries = 0; !now!.equals(before!) && tries < 20; tries++) {
     await page.waitForTimeout(200);
-    [before, now] = [now, await page.screenshot()];
+    [before, now] = [now!, await page.screenshot()];
   }
-  return now;
+  return now!;
 }
 
 /** What the picture shows, in words. */
