@@ -151,7 +151,7 @@ def _steps(task: Any) -> float:
 
 
 def decode() -> Times:
-    """The translator that comes with the package, one sentence and many."""
+    """The translator that comes with the package: one sentence, several, and a file of verses."""
     import torch
 
     from foveate import Translator
@@ -162,9 +162,15 @@ def decode() -> Times:
     many = [f"{SENTENCE[:-1]}with a {thing} ." for thing in ("dog", "child", "red hat", "small blue bag")] * 4
     times = {}
     for name, config in {"greedy": GreedyConfig(), "beam": BeamConfig(beam=4)}.items():
-        for count, texts in {"one sentence": [SENTENCE], "16 sentences": many}.items():
+        for count, texts in {"one sentence": [SENTENCE], "16 sentences": many, "64 verses": _verses(64)}.items():
             times[f"{name}, {count}"] = fastest(partial(translator.translate, texts, config=config), seconds=1.0)
     return times
+
+
+def _verses(count: int) -> list[str]:
+    """The first verses in modern English."""
+    with lzma.open(VERSES, "rt", encoding="utf-8") as verses:
+        return [next(verses).split("\t")[2] for _ in range(count)]
 
 
 GROUPS: dict[str, Callable[[], Times]] = {"start": start, "attention": attention, "train": train, "decode": decode}

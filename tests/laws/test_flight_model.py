@@ -169,6 +169,6 @@ def test_models_without_join_and_settings_of_other_searches_are_refused() -> Non
     ):
         with pytest.raises(UsageError, match=reason):
             flight.admit(["b"], [[5]], [limits])
-    with pytest.raises(UsageError, match="names stand for one sentence each"):
+    with pytest.raises(UsageError, match="already stand for sentences"):
         flight.admit(["a"], [[5]])
     assert (flight.waiting, flight.flying) == (1, 0)

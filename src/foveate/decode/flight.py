@@ -6,7 +6,7 @@ alone, in any order of arrival and at any capacity.
 """
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -59,8 +59,6 @@ class _Waiting(Generic[Source]):
     name: Hashable
     source: Source
     limits: Limits
-    since: int
-    """The tick at which it was admitted."""
 
 
 class Flight(Generic[Source]):
@@ -68,8 +66,8 @@ class Flight(Generic[Source]):
 
     `admit` puts sentences into the queue, `tick` decodes one token of all sentences in flight and returns those that
     are complete, `drop` forgets sentences. Up to `capacity` sentences are in flight. Because encoding many sources at
-    once costs less than one after another, those that wait are started together: when `gather` of them wait, when one
-    has waited for `patience` ticks, or when nothing is in flight.
+    once costs less than one after another, those that wait are started together: when there are places for `gather` of
+    them, when some could have been started for `patience` ticks, or when nothing is in flight.
 
     Raises UsageError for a model whose states cannot be joined.
     """
@@ -106,7 +104,7 @@ class Flight(Generic[Source]):
         self._names: set[Hashable] = set()
         self._state: State = None
         self._running: Running | None = None
-        self._next, self._ticks = itertools.count(), 0
+        self._next, self._delayed = itertools.count(), 0
 
     @property
     def waiting(self) -> int:
@@ -132,14 +130,10 @@ class Flight(Generic[Source]):
                 f"decode: {len(names)} names, {len(sources)} sources and {len(limits)} limits. Give one of each for "
                 "every sentence."
             )
-        taken = self._names.intersection(names)
-        if taken or len(set(names)) < len(names):
-            raise UsageError(
-                f"decode: names stand for one sentence each, and {sorted(map(str, taken or names))} do not."
-            )
+        require_names(names, self._names)
         self._require(limits)
         self._names.update(names)
-        self._queue += [_Waiting(*each, self._ticks) for each in zip(names, sources, limits, strict=True)]
+        self._queue += [_Waiting(*each) for each in zip(names, sources, limits, strict=True)]
 
     @torch.inference_mode()
     def drop(self, names: Sequence[Hashable]) -> None:
@@ -157,7 +151,6 @@ class Flight(Generic[Source]):
     @torch.inference_mode()
     def tick(self) -> list[Arrival]:
         """Decode one token of every sentence in flight, after some that wait were started. Returns complete ones."""
-        self._ticks += 1
         with machine.small_products(self.capacity * self._beam * MULTIPLY_ADDS):
             if self._boards():
                 self._board()
@@ -175,11 +168,12 @@ class Flight(Generic[Source]):
 
     def _boards(self) -> bool:
         """Whether sentences that wait are started now."""
-        free = self.capacity - self.flying
-        if not self._queue or not free:
+        boarding = min(self.capacity - self.flying, len(self._queue))
+        self._delayed = self._delayed + 1 if boarding else 0
+        if not boarding or (boarding < self.gather and self._numbers and self._delayed <= self.patience):
             return False
-        ready = len(self._queue) >= self.gather and free >= self.gather
-        return ready or not self._numbers or self._ticks - self._queue[0].since > self.patience
+        self._delayed = 0
+        return True
 
     def _board(self) -> None:
         """Start sentences that wait, in their order, in free places."""
@@ -268,6 +262,13 @@ class Flight(Generic[Source]):
             self.config.length_penalty if each.length_penalty is None else each.length_penalty for each in limits
         )
         return replace(Beams.start(request, allowed, self.config), token=token, penalty=tuple(penalties))
+
+
+def require_names(names: Sequence[Hashable], taken: Collection[Hashable]) -> None:
+    """Raise UsageError for names that already stand for a sentence."""
+    repeated = [name for place, name in enumerate(names) if name in taken or name in names[:place]]
+    if repeated:
+        raise UsageError(f"decode: the names {repeated} already stand for sentences in flight. Give each its own.")
 
 
 def _walk_of(config: GreedyConfig | SampleConfig, end: int) -> Walk:

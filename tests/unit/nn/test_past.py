@@ -10,8 +10,8 @@ from foveate.data.batch import Batch
 from foveate.models import GPTConfig, TransformerConfig
 from foveate.models.language_model import LanguageModel
 from foveate.nn import BlockConfig, SinusoidalConfig
-from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.clock import Clock
+from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.past import Summed, no_past, past_of, selected, with_room
 
 KERNELS = {"linear": LinearConfig(), "performer": PerformerConfig(num_features=8)}

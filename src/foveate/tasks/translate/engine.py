@@ -49,7 +49,7 @@ class Engine:
         A hypothesis may be twice as long as its source and ten tokens more. Raises UsageError for settings that the
         engine does not support.
         """
-        limits = _limits(self.model, sources, config)
+        limits = length_limits(self.model, sources, config)
         if self._exported is None:
             return self._step(self._stepper if self._fits(sources) else self.model, sources, limits, examples, config)
         reasons = self._exported.refuses(config)
@@ -96,6 +96,7 @@ def availability(model: Seq2Seq | None = None) -> dict[str, str]:
     return reasons_of
 
 
-def _limits(model: Seq2Seq, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[int]:
+def length_limits(model: Seq2Seq, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[int]:
+    """The most tokens of each hypothesis: twice as many as its source has, and ten."""
     most = min(config.max_length, model.max_length or config.max_length)
     return [min(2 * len(source) + 10, most) for source in sources]

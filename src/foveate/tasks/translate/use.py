@@ -144,7 +144,7 @@ class Translator(Looking):
         """
         tokens = tuple(self.target_tokeniser.encode(target))
         self._require_positions(len(tokens), "The target", target)
-        sources = self._encode(source, "The source")
+        sources = self.encode(source, "The source")
         if not sources:
             raise DataError("The source is empty: there is nothing to translate. Give at least one character.")
         log_probability = self._score(Batch.of([sources]), Batch.of([[BOS, *tokens, EOS]]))
@@ -200,15 +200,19 @@ class Translator(Looking):
         if isinstance(texts, str):
             return self.translate([texts], config=config, first=first)[0]
         config = self.config if config is None else config
-        sources = [self._encode(text, f"Input {number}") for number, text in enumerate(texts, start=first + 1)]
+        sources = [self.encode(text, f"Input {number}") for number, text in enumerate(texts, start=first + 1)]
         results: list[Translation] = [Translation(text, (), ()) for text in texts]
         for group in groups([len(source) * beam_size(config) for source in sources]):
             examples = [first + index for index in group]
             decoded_group = self.engine.decode([sources[index] for index in group], examples, config)
             for index, hypotheses in zip(group, decoded_group, strict=True):
-                decoded = tuple(self.target_tokeniser.decode(best.tokens) for best in hypotheses)
-                results[index] = Translation(texts[index], decoded, tuple(hypotheses))
+                results[index] = self.written(texts[index], hypotheses)
         return results
+
+    def written(self, text: str, hypotheses: Sequence[Hypothesis]) -> Translation:
+        """The translation of a text from its hypotheses."""
+        decoded = tuple(self.target_tokeniser.decode(best.tokens) for best in hypotheses)
+        return Translation(text, decoded, tuple(hypotheses))
 
     @overload
     def align(self, translations: Translation | str, head: Head | None = None) -> Alignment: ...  # type: ignore[overload-overlap]
@@ -265,7 +269,11 @@ class Translator(Looking):
         look = partial(trace_of, self, best, stored="float32")
         return translation_answer(self.model, batch, source, written, look, later=self.head.when == "consuming")
 
-    def _encode(self, text: str, name: str) -> list[int]:
+    def encode(self, text: str, name: str) -> list[int]:
+        """The ids that the model reads, with their end; none for an empty text. `name` says in an error which it is.
+
+        Raises DataError for a text with more tokens than the model has positions.
+        """
         tokens = self.source_tokeniser.encode(text)
         self._require_positions(len(tokens), name, text)
         return [*tokens, EOS] if tokens else []
