@@ -1,7 +1,10 @@
 import { readFileSync } from "node:fs";
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
+import { HEADS } from "../src/colour";
+import { Engine } from "../src/engine/engine";
 import { FOLDER } from "../test/stored";
+import { causal } from "./trace";
 import { visited } from "./visit";
 
 const tile = (page: Page, name: RegExp) => page.getByRole("button", { name });
@@ -120,4 +123,61 @@ test("axe finds nothing in the overview, however it is ordered", async ({ page }
     const { violations } = await new AxeBuilder({ page }).analyze();
     expect(violations.map(({ id, nodes }) => [id, nodes[0]?.html]), hash).toEqual([]);
   }
+});
+
+const pick = (page: Page, head: number) => page.getByRole("group", { name: "Heads" }).getByRole("button", { name: `Head ${head}`, exact: true });
+
+test("chosen heads are drawn together: a colour and a bar each, kept in the address, and saved", async ({ page }) => {
+  const strangers = await visited(page, "causal", "#view=text&site=0&head=1", ".pick");
+  await expect(pick(page, 1)).toHaveAttribute("aria-pressed", "true");
+  await pick(page, 3).click();
+  await pick(page, 0).click();
+  await expect(page.locator(".legend")).toContainText("Head 0Head 1Head 3");
+  await expect(page.locator(".legend")).not.toContainText("blue lines");
+  await expect(page.locator(".which")).toContainText("mean of 3 heads");
+  expect(page.url()).toContain("together=0-1-3");
+  await page.locator(".targets").getByRole("button", { name: "▁w5", exact: true }).click();
+  await page.reload();
+  await expect(pick(page, 3)).toHaveAttribute("aria-pressed", "true");
+  await expect(page.locator(".targets [aria-pressed=true]")).toHaveText("▁w5");
+  await page.locator(".share > button").first().click();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.locator(".menu button", { hasText: "SVG" }).click()]);
+  const svg = readFileSync((await download.path())!, "utf8");
+  // The bars of the chosen query, in the saved drawing, are its weights.
+  const { trace, tensors } = causal();
+  const engine = new Engine({ trace, tensors: tensors.map((named) => new Map(Object.entries(named))) });
+  for (const head of [0, 1, 3]) {
+    const row = await engine.row(0, head, 5);
+    const bars = [...svg.matchAll(new RegExp(`<path[^>]*d="M[-\\d.]+ [-\\d.]+h7v(-?[\\d.]+)h-7z"[^>]*fill="#${HEADS.light[head]}"`, "g"))].map(([, height]) => Math.abs(Number(height)) / 18);
+    expect(bars.length).toBeGreaterThan(5);
+    bars.slice(0, 6).forEach((bar, key) => expect(bar).toBeCloseTo(row[key]!, 1));
+    expect(svg).toMatch(new RegExp(`stroke="#${HEADS.light[head]}"`));
+  }
+  expect(svg).not.toContain(`stroke="#${HEADS.light[2]}"`);
+  expect(svg).toContain("Head 3");
+  await pick(page, 0).click();
+  await pick(page, 3).click();
+  await expect(page.getByLabel("Head", { exact: true })).toHaveValue("1");
+  expect(page.url()).not.toContain("together");
+  await pick(page, 1).click();
+  await expect(pick(page, 1)).toHaveAttribute("aria-pressed", "true");
+  expect(strangers).toEqual([]);
+});
+
+test("there are eight colours, so no more than eight heads are drawn, and the ninth says why", async ({ page }) => {
+  await visited(page, "many", "#view=text&together=0-1-2-3-4-5-6-11-7", ".pick");
+  await expect(page.locator(".pick[aria-pressed=true]")).toHaveCount(8);
+  const ninth = page.locator(".pick[aria-disabled]").first();
+  await expect(ninth).toHaveAttribute("title", "At most 8 heads are drawn together.");
+  await ninth.press("Enter");
+  await expect(page.locator(".pick[aria-pressed=true]")).toHaveCount(8);
+  await page.locator(".targets .token").nth(2).hover();
+  await expect(page.locator(".which")).toContainText("▁w2 · mean of 8 heads");
+  for (const theme of ["light", "dark"]) {
+    await visited(page, "many", `#view=text&together=0-1-2-3-4-5-6-7&theme=${theme}`, ".pick");
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    expect(violations.map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
+  }
+  await page.getByLabel("Head", { exact: true }).selectOption("2");
+  await expect(page.locator(".pick[aria-pressed=true]")).toHaveCount(1);
 });

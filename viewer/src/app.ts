@@ -2,7 +2,7 @@
 
 import { Cached } from "./cached";
 import type { Theme, Tint, Scale } from "./colour";
-import { SCALES } from "./colour";
+import { HEADS as COLOURS, SCALES } from "./colour";
 import type { Camera } from "./camera";
 import { brief, joined, printable } from "./label";
 import { GoneError } from "./http";
@@ -47,6 +47,8 @@ export class App {
   readonly site = signal(0);
   readonly head = signal(0);
   readonly heads = signal<(typeof HEADS)[number]>("one");
+  /** The heads that the text view draws together; none of them means the one head alone. */
+  readonly together = signal<readonly number[]>([]);
   readonly pool = signal<Pool>("peak");
   readonly scale = signal<Scale>("log");
   /** Whether the overview draws each head in colours of its own, whatever the scale elsewhere. */
@@ -171,7 +173,9 @@ export class App {
     const before = this.extent;
     this.site.value = (site + sites) % sites;
     const { heads, queries, keys } = this.current;
+    const former = this.head.value;
     this.head.value = (head + heads) % heads;
+    if (this.head.value !== former || this.together.value.some((each) => each >= heads)) this.together.value = [];
     const after = this.extent;
     if (before.rows !== after.rows || before.columns !== after.columns) {
       this.camera.value = null;
@@ -180,6 +184,24 @@ export class App {
     const at = this.cursor.value;
     if (at && (at.query >= queries || at.key >= keys)) this.cursor.value = null;
     this.said.value = this.say("read.head", { site: this.siteName(this.current), head: this.head.value });
+  }
+
+  /** The heads that the text view draws. */
+  get drawn(): readonly number[] {
+    return this.together.value.length ? this.together.value : [this.head.value];
+  }
+  /** The colour of a head among those drawn together: its own in a layer that has no more heads than there are colours. */
+  headColour(head: number): string {
+    const colours = COLOURS[this.theme.value];
+    return `#${colours[this.current.heads <= colours.length ? head : this.drawn.indexOf(head)] ?? colours[0]}`;
+  }
+  /** Draws one head more, or less. There are only so many colours, and at least one head. */
+  toggle(head: number): void {
+    const drawn = this.drawn;
+    const next = drawn.includes(head) ? drawn.filter((each) => each !== head) : [...drawn, head].sort((a, b) => a - b);
+    if (next.length === 0 || next.length > COLOURS.light.length) return;
+    if (next.length === 1) this.choose(this.site.value, next[0]!);
+    this.together.value = next.length === 1 ? [] : next;
   }
 
   /** Where somebody else looks, as far as that is there; an overview opens the map for it. */
@@ -230,6 +252,7 @@ export class App {
       ...(cursor && { query: cursor.query, key: cursor.key }),
       ...(word && { word: `${word.side}-${word.at}` }),
       ...(this.view.value === "steps" && { step: this.step.value ?? "all" }),
+      ...(this.together.value.length && { together: this.together.value.join("-") }),
       ...(!isEmpty(this.off.value) && { off: addressOf(this.off.value) }),
       ...(brush && { brush: [...brush.rows, ...brush.columns].join("-") }),
       ...(this.choice.value !== "auto" && { theme: this.choice.value }),
@@ -279,6 +302,8 @@ export class App {
     else if (step !== null) this.step.value = Math.floor(number("step", 100) ?? 0);
     const [, side, at] = /^(query|key)-(\d{1,6})$/.exec(told.get("word") ?? "") ?? [];
     if (side) this.word.value = { side: side as "query" | "key", at: Number(at) };
+    const together = [...new Set(told.get("together")?.split("-").map(Number))].filter((head) => Number.isInteger(head) && head >= 0 && head < this.current.heads).sort((a, b) => a - b);
+    this.together.value = together.length > 1 ? together.slice(0, COLOURS.light.length) : [];
     this.off.value = offOf(told.get("off"), this.trace);
     const ends = told.get("brush")?.split("-").map(Number);
     if (ends?.length === 4 && ends.every((end) => Number.isInteger(end))) {

@@ -24,6 +24,12 @@ export const INK: Record<Theme, { zero: string; unknown: string; line: string; h
   dark: { zero: "0c0d11", unknown: "ff6ec0", line: "8cc4f2", hidden: "2a2b2f", hatch: "45464c", waiting: "191b21", cursor: "ff9d3c", link: "ff9d3c", gold: "3fc4a5", text: "e8eaf0", quiet: "a2a9b8", grid: "343a48", paper: "14161c" },
 };
 
+/** Colours of heads that are drawn together: apart for every kind of colour blindness, and from the paper. */
+export const HEADS: Record<Theme, readonly string[]> = {
+  light: "0672b8 e36902 8b957a b13e7b 7a5b0b 399ecf 5b2b85 1c1e22".split(" "),
+  dark: "a9c2eb ff8b1f 34c281 cc6bb3 f8e022 3a70ef b58aff daeffa".split(" "),
+};
+
 export const css = (colour: string): string => `#${colour}`;
 
 /** A colour between stops, `t` from 0 to 1, as little-endian RGBA. */

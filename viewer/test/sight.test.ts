@@ -1,7 +1,7 @@
 /** Colours for every eye: lightness carries the value, and what is opposite stays apart. */
 
 import { describe, expect, test } from "vitest";
-import { colourAt, readableOn, type Theme } from "../src/colour";
+import { colourAt, HEADS, INK, readableOn, type Theme } from "../src/colour";
 
 type Rgb = [number, number, number];
 const THEMES: Theme[] = ["light", "dark"];
@@ -35,6 +35,22 @@ describe.each(Object.keys(EYES))("for %s", (eye) => {
   });
   test.each(THEMES)("more than an equal share and less are never one colour (%s)", (theme) => {
     for (const far of [0.125, 0.25, 0.5]) expect(apart(seen(eye, colourAt("lift", theme, 0.5 - far)), seen(eye, colourAt("lift", theme, 0.5 + far)))).toBeGreaterThan(0.06);
+  });
+});
+
+const written = (hex: string): number => parseInt(hex.slice(4, 6) + hex.slice(2, 4) + hex.slice(0, 2), 16);
+describe.each(THEMES)("heads that are drawn together (%s)", (theme) => {
+  test.each(Object.keys(EYES))("have colours that are far from each other for %s", (eye) => {
+    const colours = HEADS[theme].map((hex) => seen(eye, written(hex)));
+    expect(colours).toHaveLength(8);
+    colours.forEach((one, at) => colours.slice(at + 1).forEach((other) => expect(apart(one, other)).toBeGreaterThan(0.1)));
+  });
+  test("and from the paper", () => {
+    const paper = luminance(light(written(INK[theme].paper)));
+    for (const hex of HEADS[theme]) {
+      const ink = luminance(light(written(hex)));
+      expect((Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05)).toBeGreaterThan(3);
+    }
   });
 });
 

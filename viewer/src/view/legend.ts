@@ -18,6 +18,8 @@ export interface Legend {
   ahead?: () => boolean;
   /** On the linear scale the row's largest weight is the strongest colour. */
   row?: boolean;
+  /** The colours of heads that are drawn together, and their names. */
+  heads?: () => readonly (readonly [string, string])[];
   /** Whether each head has colours of its own. */
   contrast?: () => boolean;
   /** How weights lie over a picture. */
@@ -25,7 +27,7 @@ export interface Legend {
 }
 
 /** The colours in plain words. */
-export function legend(app: App, { difference = false, marks = [], ahead = () => false, row = false, contrast = () => false, style = () => "heat" }: Legend = {}): HTMLElement {
+export function legend(app: App, { difference = false, marks = [], ahead = () => false, row = false, heads = () => [], contrast = () => false, style = () => "heat" }: Legend = {}): HTMLElement {
   const box = h("div", { className: "legend" });
   let attached = false;
   const stop = effect(() => {
@@ -61,7 +63,9 @@ export function legend(app: App, { difference = false, marks = [], ahead = () =>
       difference ? null : key(row ? css(ink.hidden) : hatch, app.say("legend.hidden")),
       app.unknown.value ? key(css(ink.unknown), app.say("legend.unknown")) : null,
       ahead() ? key(css(ink.link), app.say("legend.ahead")) : null,
-      ...marks.map((mark) => key(css(ink[mark]), app.say(`legend.${mark}`))));
+      ...heads().map(([colour, name]) => key(colour, name)),
+      heads().length ? h("span", { className: "said" }, app.say("text.bars")) : null,
+      ...marks.filter((mark) => mark !== "line" || heads().length === 0).map((mark) => key(css(ink[mark]), app.say(`legend.${mark}`))));
   });
   return box;
 }

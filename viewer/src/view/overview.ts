@@ -215,7 +215,8 @@ function lay(grid: HTMLElement, groups: readonly Group[]): void {
 /** Tiles as large as the page has room for. */
 function fitted(element: HTMLElement, grid: HTMLElement, groups: readonly Group[], paper: boolean): void {
   const { clientWidth: width } = element;
-  if (!width) return;
+  // What is saved is as it is on the screen.
+  if (!width || element.closest(".saving")) return;
   const above = grid.getBoundingClientRect().top - element.getBoundingClientRect().top + element.scrollTop;
   const phone = width < PHONE;
   // A phone's page is as long as what it holds.

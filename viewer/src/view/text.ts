@@ -2,9 +2,10 @@
 
 import { calledOff, Latest, shown, type App } from "../app";
 import { block } from "../block";
-import { cellColour, readableOn, strength } from "../colour";
-import { h, replace } from "../dom";
+import { cellColour, css, HEADS, INK, readableOn, strength } from "../colour";
+import { h, refill, replace } from "../dom";
 import { reading } from "../label";
+import { meanOf } from "../link";
 import type { Span } from "../provider";
 import { lift } from "../lift";
 import { rowOf, seenBy } from "../row";
@@ -23,10 +24,11 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
   const coloured = h("div", { className: "coloured" });
   const hint = h("p", { className: "note" });
   const part = h("p", { className: "note part", hidden: true });
+  const picks = h("div", { className: "picks", role: "group" });
   const [linesTitle, colouredTitle, leastName] = [h("h2"), h("h2"), h("span")];
   const element = h("section", { className: "textview", "aria-label": app.say("view.text") },
-    h("div", { className: "controls" }, h("label", { className: "field" }, leastName, slider)), hint, part,
-    h("div", { className: "pairbox" }, h("div", { className: "half" }, linesTitle, lines), h("div", { className: "half" }, colouredTitle, coloured)), legend(app, { marks: ["line"] }));
+    h("div", { className: "controls" }, h("label", { className: "field" }, leastName, slider), picks), hint, part,
+    h("div", { className: "pairbox" }, h("div", { className: "half" }, linesTitle, lines), h("div", { className: "half" }, colouredTitle, coloured)), legend(app, { marks: ["line"], heads: () => app.together.value.map((head) => [app.headColour(head), `${app.say("head")} ${head}`] as const) }));
   const [latest, colouring] = [new Latest(), new Latest()];
   element.addEventListener("keydown", (event) => event.key === "Escape" && (app.cursor.value = null));
   let redraw: () => void = () => undefined;
@@ -34,9 +36,9 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
   const watch = new ResizeObserver(() => redraw());
   watch.observe(lines);
   const show = async (signal: AbortSignal, rows: Span, columns: Span, chosen: number | null, threshold: number): Promise<void> => {
-    const [site, head] = [app.site.value, app.head.value];
+    const [site, head, drawn] = [app.site.value, app.head.value, app.drawn];
     const limited: [Span, Span] = [[rows[0], Math.min(rows[1], rows[0] + MOST)], [columns[0], Math.min(columns[1], columns[0] + MOST)]];
-    const weights = await block(app.provider, site, head, ...limited, 0, signal);
+    const all = await Promise.all(drawn.map((each) => block(app.provider, site, each, ...limited, 0, signal)));
     if (signal.aborted) return;
     const cut = limited[0][1] - limited[0][0] < app.current.queries || limited[1][1] - limited[1][0] < app.current.keys;
     const span = ([from, to]: Span): string => (to - from > 1 ? `${from}–${to - 1}` : String(from));
@@ -45,13 +47,14 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
     const query = chosen ?? rows[0];
     const colour = async (of: number): Promise<void> => {
       const latest = colouring.next();
-      const [row, seen] = await Promise.all([rowOf(app, site, head, of, latest), seenBy(app, site, head, of)]);
-      if (!latest.aborted) paint(app, coloured, row, seen, colouredSpan(app, of), of);
+      const [rows, seen] = await Promise.all([Promise.all(drawn.map((each) => rowOf(app, site, each, of, latest))), seenBy(app, site, head, of)]);
+      if (!latest.aborted) paint(app, coloured, drawn.length > 1 ? meanOf(rows.map((row) => [row]))[0]! : rows[0]!, seen, colouredSpan(app, of), of);
     };
     const made = words(app, "columns", {
       targets: range(...limited[0]).map((i) => app.label("query", i)),
       sources: range(...limited[1]).map((j) => app.label("key", j)),
-      weight: (i, j) => weights[i]![j] || 0,
+      weight: (i, j) => Math.max(...all.map((weights) => weights[i]![j] || 0)),
+      ...(drawn.length > 1 && { maps: drawn.map((each, at) => ({ colour: app.headColour(each), weight: (i: number, j: number) => all[at]![i]![j] || 0 })) }),
       least: threshold,
       chosen: chosen === null ? null : chosen - rows[0],
       onchosen: (i) => (app.cursor.value = i === null ? null : { query: rows[0] + i, key: app.cursor.peek()?.key ?? columns[0] }),
@@ -65,12 +68,24 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
   };
   const stops = [
     effect(() => {
+      const { heads } = app.current;
+      const drawn = app.drawn;
+      picks.hidden = heads < 2;
+      picks.setAttribute("aria-label", app.say("text.heads"));
+      refill(picks, h("span", { className: "pickname" }, app.say("text.heads")), ...Array.from({ length: heads }, (_, head) => {
+        const full = !drawn.includes(head) && drawn.length >= HEADS.light.length;
+        const mark = h("span", { className: "swatch" });
+        if (drawn.includes(head)) mark.style.background = drawn.length > 1 ? app.headColour(head) : css(INK[app.theme.value].line);
+        return h("button", { className: "pick", "aria-pressed": String(drawn.includes(head)), "aria-label": `${app.say("head")} ${head}`, "aria-disabled": full ? "true" : null, title: full ? app.say("text.most", { count: HEADS.light.length }) : null, onclick: () => app.toggle(head) }, mark, String(head));
+      }));
+    }),
+    effect(() => {
       linesTitle.textContent = app.say("text.lines");
       colouredTitle.textContent = app.say("text.colour");
       leastName.textContent = `${app.say("least")}: ${least.value}`;
     }),
     effect(() => {
-      void [app.scale.value, app.theme.value];
+      void [app.scale.value, app.theme.value, app.together.value];
       const { rows, columns } = app.brush.value ?? around(app);
       const cursor = app.cursor.value;
       const chosen = cursor && cursor.query >= rows[0] && cursor.query < Math.min(rows[1], rows[0] + MOST) ? cursor.query : null;
@@ -125,7 +140,7 @@ function paint(app: App, box: HTMLElement, row: readonly (number | null)[], seen
     }
     return span;
   });
-  replace(box, h("p", { className: "which" }, app.say("text.from"), ": ", h("bdi", {}, app.label("query", query))), h("p", { className: "running", dir: reading(labels) }, ...tokens));
+  replace(box, h("p", { className: "which" }, app.say("text.from"), ": ", h("bdi", {}, app.label("query", query)), app.together.value.length ? ` · ${app.say("story.mean", { count: app.drawn.length })}` : ""), h("p", { className: "running", dir: reading(labels) }, ...tokens));
 }
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);

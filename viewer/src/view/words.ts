@@ -13,6 +13,8 @@ export interface Words {
   /** Columns: keys (sources). */
   sources: string[];
   weight(target: number, source: number): number;
+  /** Several maps at once, each with its colour: lines of all of them, and a bar of each beside every source. */
+  maps?: readonly { colour: string; weight(target: number, source: number): number }[];
   least: number;
   chosen: number | null;
   /** A target was chosen, or let go. */
@@ -25,6 +27,8 @@ export interface Words {
 
 /** Pixels for all rows on a page of A4 or US letter, and for a row at most. */
 const [PAPER, ROW] = [780, 24];
+/** Pixels of a bar beside a source, from one to the next, of the longest; and from one map's line to the next one's. */
+const [BAR, PITCH, TALL, STRAND] = [7, 9, 18, 3.5];
 
 /** `columns`: side by side, one token a line. `rows`: two running lines, sources above; columns where they would wrap. */
 export function words(app: App, shape: "columns" | "rows", given: Words): { element: HTMLElement; draw: () => void; close: () => void } {
@@ -49,6 +53,9 @@ export function words(app: App, shape: "columns" | "rows", given: Words): { elem
   });
   const line = (side: string, tokens: HTMLElement[], texts: string[]): HTMLElement => h("div", { className: `line ${side}`, dir: reading(texts) }, ...tokens);
   const [target, source] = [line("targets", targets, given.targets), line("sources", sources, given.sources)];
+  // One map has the colour of lines; several have bars, for which there is room beside the sources.
+  const maps = given.maps ?? [];
+  if (maps.length) source.style.paddingInlineEnd = `${maps.length * PITCH + 10}px`;
   const element = h("div", { className: `words ${shape}` }, canvas, ...(shape === "rows" ? [source, target] : [target, source]));
   const wraps = (tokens: HTMLElement[]): boolean => tokens.length > 0 && tokens.some(({ offsetTop }) => Math.abs(offsetTop - tokens[0]!.offsetTop) > 8);
   const draw = (): void => {
@@ -76,9 +83,9 @@ export function words(app: App, shape: "columns" | "rows", given: Words): { elem
       if (!across) return [(left + right) / 2 - box.left, (upper ? bottom : top) - box.top];
       return [(upper ? left : right) - box.left, (top + bottom) / 2 - box.top];
     };
-    const joins = (i: number, j: number, width: number, colour: string, alpha: number): void => {
-      const [x0, y0] = place(targets[i]!, false);
-      const [x1, y1] = place(sources[j]!, true);
+    const joins = (i: number, j: number, width: number, colour: string, alpha: number, aside = 0): void => {
+      const [x0, y0] = place(targets[i]!, false).map((at, axis) => at + (axis === Number(across) ? aside : 0)) as [number, number];
+      const [x1, y1] = place(sources[j]!, true).map((at, axis) => at + (axis === Number(across) ? aside : 0)) as [number, number];
       context.globalAlpha = alpha;
       context.strokeStyle = colour;
       context.lineWidth = width;
@@ -92,8 +99,33 @@ export function words(app: App, shape: "columns" | "rows", given: Words): { elem
     const shown = (i: number, j: number): boolean => alone === null || (alone.side === "targets" ? i : j) === alone.at;
     targets.forEach((_, i) => {
       sources.forEach((__, j) => {
-        const weight = given.weight(i, j);
-        if (shown(i, j) && weight >= given.least && weight > 0) joins(i, j, 1 + 3 * Math.min(1, weight), css(ink.line), Math.min(1, 0.08 + weight));
+        if (!shown(i, j)) return;
+        (maps.length ? maps : [{ colour: css(ink.line), weight: given.weight }]).forEach(({ colour, weight }, map) => {
+          const here = weight(i, j);
+          // Lines of several maps lie beside each other, where one could hide another.
+          const aside = maps.length && (map - (maps.length - 1) / 2) * Math.min(STRAND, TALL / maps.length);
+          if (here >= given.least && here > 0) joins(i, j, 1 + (maps.length ? 2 : 3) * Math.min(1, here), colour, Math.min(1, (maps.length ? 0.2 : 0.08) + here), aside);
+        });
+      });
+    });
+    context.globalAlpha = 1;
+    const mean = (j: number, weight: Words["weight"]): number => {
+      const rows = targets.flatMap((_, i) => (shown(i, j) ? [weight(i, j) || 0] : []));
+      return rows.reduce((sum, each) => sum + each, 0) / (rows.length || 1);
+    };
+    // Of all queries, no key has much; of one, a bar of full height is all of its attention.
+    const most = alone?.side === "targets" ? 1 : Math.max(1e-9, ...maps.flatMap(({ weight }) => sources.map((_, j) => mean(j, weight))));
+    if (maps.length) sources.forEach((token, j) => {
+      const { top, bottom } = token.getBoundingClientRect();
+      const room = Math.min(TALL, bottom - top);
+      const foot = (top + bottom + room) / 2 - box.top;
+      maps.forEach(({ colour, weight }, map) => {
+        const x = source.getBoundingClientRect().right - box.left - (maps.length - map) * PITCH;
+        const tall = room * Math.min(1, mean(j, weight) / most);
+        context.fillStyle = css(ink.grid);
+        context.fillRect(x, foot, BAR, 1);
+        context.fillStyle = colour;
+        context.fillRect(x, foot - tall, BAR, tall);
       });
     });
     const faint = (i: number, j: number): number => (shown(i, j) ? 1 : 0.12);
