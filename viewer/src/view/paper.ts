@@ -35,7 +35,8 @@ export function paper(app: App, root: HTMLElement, view: HTMLElement, page: bool
       app.whole.value = false;
     }
   };
-  if (page)
+  // In a frame, the command means the page around it.
+  if (page && globalThis.parent === globalThis.self)
     document.addEventListener("keydown", (event) => {
       if (event.key.toLowerCase() !== "p" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
       event.preventDefault();
