@@ -12,7 +12,7 @@ if __name__ == "__main__":
     taken = Image.open(sys.argv[1]).convert("RGB")
     for colours in (128, 96, 64, 48, 32, 24, 16):
         file = io.BytesIO()
-        fewer = taken.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        fewer = taken.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         fewer.save(file, "PNG", optimize=True)
         if len(file.getvalue()) <= LARGEST:
             Path(sys.argv[2]).write_bytes(file.getvalue())

@@ -2,7 +2,7 @@
 
 import { expect, test, type Page } from "@playwright/test";
 import { execFileSync } from "node:child_process";
-import { createReadStream, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createReadStream, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("../../build/docs/site/", import.meta.url));
 const VERSION = /^__version__ = "(.+)"$/m.exec(readFileSync(new URL("../../src/foveate/__init__.py", import.meta.url), "utf8"))![1]!;
 const SITE = `${ROOT}${VERSION}/`;
-const TYPES: Record<string, string> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".woff2": "font/woff2", ".svg": "image/svg+xml", ".json": "application/json" };
+const TYPES: Record<string, string> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".woff2": "font/woff2", ".svg": "image/svg+xml", ".png": "image/png", ".json": "application/json" };
 const LANGUAGES = { en: "ltr", fa: "rtl", ru: "ltr", zh_CN: "ltr" } as const;
 type Language = keyof typeof LANGUAGES;
 
@@ -33,6 +33,18 @@ test.beforeAll(async () => {
   home = `${origin}${VERSION}/`;
 });
 test.afterAll(() => server.close());
+
+test("a lesson is at most a megabyte, with the viewer's pages and the pictures inside it", () => {
+  for (const language of Object.keys(LANGUAGES)) {
+    const folder = `${SITE}${language}/docs/lessons/`;
+    for (const name of readdirSync(folder).filter((file) => file.endsWith(".html"))) {
+      const text = readFileSync(folder + name, "utf8");
+      const parts = [...text.matchAll(/<(?:iframe|img)[^>]*\bsrc="([^"#:]+)/g)].map((match) => join(folder, match[1]!));
+      const sizes = [folder + name, ...new Set(parts)].map((file) => statSync(file).size);
+      expect(sizes.reduce((sum, size) => sum + size, 0), `${language}/${name}`).toBeLessThan(1_000_000);
+    }
+  }
+});
 
 /** Opens a page; what it requests from elsewhere or in vain, and what it complains about, is the answer of the function. */
 async function open(page: Page, path: string): Promise<() => string[]> {
