@@ -110,15 +110,15 @@ class DenseProvider:
         for i, row in enumerate(weights):
             if row.sum() <= NOTHING:
                 continue
-            p, away, seen = row / row.sum(), apart[i], visible[i]
+            p, away, shown = row / row.sum(), apart[i], visible[i]
             entropy = -(p[p > 0] * np.log(p[p > 0])).sum()
             measures["entropy"][i] = entropy
             measures["distance"][i] = (p * abs(away)).sum()
             measures["sink"][i] = p[0]
             off = abs(i / max(site.queries - 1, 1) - places / max(site.keys - 1, 1))
             measures["diagonality"][i] = (p * (1 - off)).sum()
-            if seen.sum() > 1:
-                measures["evenness"][i] = entropy / np.log(seen.sum())
+            if shown.sum() > 1:
+                measures["evenness"][i] = entropy / np.log(shown.sum())
             groups = {"previous": away == -1, "itself": away == 0, "next": away == 1, "near": abs(away) < 2}
             if marks is not None:
                 groups["delimiter"] = marks.numpy()
@@ -127,8 +127,8 @@ class DenseProvider:
                 groups["induction"] = np.zeros(site.keys, dtype=bool)
                 groups["induction"][1:] = (labels[:-1] == labels[i]).numpy() & (places[:-1] < i)
             for name, group in groups.items():
-                if (group & seen).any():
-                    measures[name][i] = p[group & seen].sum()
+                if (group & shown).any():
+                    measures[name][i] = p[group & shown].sum()
         received = (weights.sum(0) / max(site.queries, 1)).astype(np.float32)
         return Statistics(measures, received, _by_offset(weights[visible], apart[visible]))
 

@@ -46,11 +46,11 @@ class Statistics:
     received: Float32[np.ndarray, " keys"]
     """The mean weight of each key."""
     position: float = math.nan
-    """How much of the weights depends on the offset alone: R²; NaN if it is undefined."""
+    """The share of the variance of the weights that the offset alone explains: R²; NaN if it is undefined."""
 
     @property
     def behaviour(self) -> Behaviour:
-        """What the head does, by name."""
+        """The name of what the head does."""
         return behaviour(self.rows, self.position)
 
     def means(self) -> dict[str, float]:

@@ -27,7 +27,7 @@ class _Sums:
         rows, columns = -(-site.queries // (1 << BASE)), -(-site.keys // (1 << BASE))
         self.peak, self.mass = torch.zeros(rows, columns), torch.zeros(rows, columns)
         self.visible = torch.zeros(rows, columns, dtype=torch.bool)
-        self.total, self.entropy, self.distance, self.off, self.seen = torch.zeros(5, site.queries)
+        self.total, self.entropy, self.distance, self.off, self.count = torch.zeros(5, site.queries)
         self.received = torch.zeros(site.keys, dtype=torch.float64)
         self.along = along(site.queries), along(site.keys)
         native = None if "real" in site.tensors else site.native
@@ -63,7 +63,7 @@ def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = 
         "delimiter": _delimiter(trace, site, head, cancelled) / total,
         "same": same / total,
         "near": near / total,
-        "evenness": torch.where(sums.seen > 1, entropy / sums.seen.log(), torch.nan),
+        "evenness": torch.where(sums.count > 1, entropy / sums.count.log(), torch.nan),
     }
     received = (sums.received / max(site.queries, 1)).numpy().astype(np.float32)
     by_row = {name: row.numpy().astype(np.float32) for name, row in measures.items()}
@@ -90,7 +90,7 @@ def _add(sums: _Sums, site: Site, head: int, rows: slice, columns: slice) -> Non
     sums.received[columns] += weights.sum(0)
     sums.entropy[rows] += entropy
     sums.total[rows] += weights.sum(1)
-    sums.seen[rows] += weights.shape[1] if visible is None else visible.sum(1)
+    sums.count[rows] += weights.shape[1] if visible is None else visible.sum(1)
     sums.by_offset.add(weights, visible, site.query_position[rows], site.key_position[columns])
     position = site.query_position[rows].float(), site.key_position[columns].float()
     sums.distance[rows] += _apart(weights, *position)
@@ -129,10 +129,10 @@ def _beside(site: Site, head: int, offset: int, cancelled: Cancelled | None) -> 
     for start in range(0, site.queries, ROWS):
         stop_if(cancelled)
         rows = slice(start, min(start + ROWS, site.queries))
-        wanted = site.query_position[rows] + offset
-        keys = torch.isin(site.key_position, wanted).nonzero()[:, 0]
+        position = site.query_position[rows] + offset
+        keys = torch.isin(site.key_position, position).nonzero()[:, 0]
         weights, visible = site.weights(head, rows, keys)
-        there = site.key_position[keys] == wanted[:, None]
+        there = site.key_position[keys] == position[:, None]
         result[rows] = _added(weights, there, visible)
     return result
 
