@@ -6,6 +6,7 @@ import { HEADS as COLOURS, SCALES } from "./colour";
 import type { Camera } from "./camera";
 import { brief, joined, printable } from "./label";
 import { GoneError } from "./http";
+import { modelOf } from "./name";
 import type { Place } from "./protocol";
 import { MEASURES, type Level, type Pool, type Semantic, type Sequence, type Site, type Span, type TileProvider, type Trace } from "./provider";
 import { spansOf } from "./span";
@@ -84,11 +85,19 @@ export class App {
   /** The latest words for those who listen rather than look. */
   readonly said = signal("");
 
+  /** Another model that read the same text. */
+  readonly companion: Other | null;
+
   constructor(
     provider: TileProvider,
     readonly trace: Trace,
+    beside: { provider: Cached; trace: Trace } | null = null,
   ) {
     this.provider = provider instanceof Cached ? provider : new Cached(provider);
+    this.companion = beside && { ...beside, ...firstOf(beside.trace), name: modelOf(beside.trace) };
+    if (this.companion) [this.others.value, this.against.value] = [[this.companion], this.companion];
+    // Words are what two models have in common.
+    if (this.companion && Object.values(trace.sequences).some(({ words }) => words)) this.cells.value = "word";
     this.language.value = preferred(navigator.languages);
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const settle = (): void => void (this.theme.value = this.printing.value ? "light" : this.choice.value === "auto" ? (dark.matches ? "dark" : "light") : this.choice.value);
@@ -328,6 +337,12 @@ export function openingOf({ sites, opens }: Trace): { site: number; head: number
   const attending = crossing.filter((site) => !sites[site]!.posterior);
   const across = attending.length ? attending : crossing;
   return { site: across.at(-2) ?? across[0] ?? 0, head: null };
+}
+
+/** Where a trace opens, as one head. */
+export function firstOf(trace: Trace): { site: number; head: number } {
+  const { site, head } = openingOf(trace);
+  return { site, head: head ?? 0 };
 }
 
 /** A short map and one over a picture are read by their shares; a long one by where it looks more than anywhere. */

@@ -11,13 +11,14 @@ import type { TileProvider } from "./provider";
 import { preferred, spoken } from "./strings/strings";
 import { Shell } from "./view/shell";
 
-export async function mount(element: HTMLElement, provider: TileProvider): Promise<App> {
+export async function mount(element: HTMLElement, provider: TileProvider, second?: TileProvider): Promise<App> {
   element.setAttribute("aria-busy", "true");
   const cached = new Cached(provider);
   try {
     const trace = await cached.meta();
     if (!trace.sites.length) throw new Error(spoken(preferred(navigator.languages), "empty"));
-    const app = new App(cached, trace);
+    const beside = second ? new Cached(second) : trace.beside ? cached.other(trace.beside) : null;
+    const app = new App(cached, trace, beside && { provider: beside, trace: await beside.meta() });
     new Shell(element, app);
     return app;
   } catch (error) {
@@ -40,7 +41,7 @@ function start(): void {
   if (!root) return;
   void found(root).then(async (here) => {
     if (!here) return;
-    const app = await mount(root, here.provider);
+    const app = await mount(root, here.provider, here.beside);
     if (here.notebook) follow(app, here.notebook.port, here.notebook.place);
   });
 }

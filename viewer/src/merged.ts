@@ -21,13 +21,14 @@ export interface Axes {
   whole: boolean;
 }
 
-/** The units of queries and of keys; null where the keys are other texts, or the queries differ from the first word. */
-export function axesOf(one: Trace, a: Site, other: Trace, b: Site, unit: Unit): Axes | null {
+/** The units of queries and of keys; null where the keys are not one text, "answers" where only the queries differ, from the first word on. */
+export function axesOf(one: Trace, a: Site, other: Trace, b: Site, unit: Unit): Axes | "answers" | null {
   if (a.shows === "projected" || b.shows === "projected" || (a.query === a.key) !== (b.query === b.key)) return null;
   if (Math.max(a.queries * a.keys, b.queries * b.keys) > MOST) return null;
   const of = (side: "query" | "key"): [Sequence | undefined, Sequence | undefined] => [one.sequences[a[side]], other.sequences[b[side]]];
   const [keys, queries] = [commonUnits(...of("key"), unit), commonUnits(...of("query"), unit)];
-  if (!keys?.whole || !keys.texts.length || !queries?.texts.length) return null;
+  if (!keys?.whole || !keys.texts.length || !queries) return null;
+  if (!queries.texts.length) return "answers";
   const rows = queries.whole ? outside(queries, of("query"), true) : axis(queries);
   return { rows, columns: outside(keys, of("key"), false), whole: queries.whole };
 }

@@ -13,13 +13,16 @@ export function open(payload: string): TileProvider {
 
 export interface Found {
   provider: TileProvider;
+  /** Another model's trace of the same text. */
+  beside?: TileProvider;
   /** In a notebook: where its Python looks, and the port that says so. */
   notebook?: Handed;
 }
 
 export async function found(root: HTMLElement): Promise<Found | null> {
   const trace = document.getElementById("trace")?.textContent;
-  if (trace) return { provider: open(trace) };
+  const beside = document.getElementById("beside")?.textContent;
+  if (trace) return { provider: open(trace), ...(beside && { beside: open(beside) }) };
   if (root.dataset["port"] !== undefined) {
     const notebook = await handed();
     return { provider: new RemoteProvider(notebook.port), notebook };

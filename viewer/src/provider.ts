@@ -90,6 +90,8 @@ export interface Trace {
   attached?: boolean;
   /** The sequence whose words can be switched off. */
   ablates?: string;
+  /** The name of the trace of another model for the same text. */
+  beside?: string;
   /** In a page without a model: the answers without each word in turn. */
   ablations?: Ablation[];
 }

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { Cached } from "../src/cached";
 import { encode } from "../src/codec";
-import { axesOf, Merged, mergedTrace } from "../src/merged";
+import { axesOf, Merged, mergedTrace, type Axes } from "../src/merged";
 import type { Codes, Sequence, Site, TileProvider, Trace } from "../src/provider";
 import { commonUnits, type Unit } from "../src/text-unit";
 
@@ -36,7 +36,7 @@ const trace = (queries: number, keys: number): Trace => ({ format: "foveate-trac
 
 test("a merged map sums keys, averages queries, keeps what is hidden hidden, and has the size of the other's", async () => {
   const [one, other] = [trace(2, 2), trace(3, 3)];
-  const axes = axesOf(one, one.sites[0]!, other, other.sites[0]!, "word")!;
+  const axes = axesOf(one, one.sites[0]!, other, other.sites[0]!, "word") as Axes;
   expect([axes.rows.texts, axes.columns.texts, axes.whole]).toEqual([["a", "cat"], ["a", "cat"], true]);
   const merged = new Merged(new Cached(given([[1, null, null], [0.5, 0.5, null], [0.25, 0.25, 0.5]])), axes, 1);
   const value = (query: number, key: number) => merged.value(0, 0, query, key);

@@ -34,6 +34,7 @@ examples:
   foveate look papers/ --node 31336                               the edges that the class of a node depends on
   foveate look run/ "…" --html page.html                          one file, works offline
   foveate look run/ "…" --html page.html --ablations              … whose words can be switched off, one at a time
+  foveate look run/ --beside other/ --text "…"                    two models and one text: answers and maps compared
   foveate look run/ "…" --trace kept.trace
   foveate look kept.trace                                         opens the viewer
   foveate look kept.trace --site 3 --head 0 --scale log --svg head.svg
@@ -67,6 +68,12 @@ for the words of a recording with their times .TextGrid .ctm .json .svg .pdf .pn
         "--ablations",
         action="store_true",
         help="with --html: the page also has the answers without each word of the text in turn",
+    )
+    parser.add_argument(
+        "--beside",
+        metavar="RUN",
+        help="in the viewer or with --html: another run, whose model reads the same text, or a trace of it; both are "
+        "shown one above the other, and their maps are compared word by word",
     )
     parser.add_argument("--trace", metavar="FOLDER", help="save the attention, to open it later without the model")
     parser.add_argument("--png", metavar="FILE", help="write one head's map as pixels")
@@ -169,6 +176,7 @@ def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool
         ("dpi",): (bool(arguments.png) or _pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
         ("outlines",): (bool(arguments.svg) or _pictured(arguments.out, ".svg"), "an SVG: --svg or --out FILE.svg"),
         ("ablations",): (bool(arguments.html), "a page: --html"),
+        ("beside",): (bool(arguments.html) or (not drawn and not written), "the viewer and a page: --html"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
         ("beam", "set"): (not of_trace and arguments.target is None, "the model's own translation of a text"),
         ("precision", "hops"): (not of_trace, "a run"),
@@ -222,6 +230,23 @@ def _of_run(arguments: argparse.Namespace) -> Any:
         )
     prepare_machine(arguments, quiet=True)
     return task.side.sight(arguments, text)
+
+
+def _beside(arguments: argparse.Namespace, trace: "Trace") -> "Trace | None":
+    """The trace of the other model, named after its run. Raises UsageError where it read another text."""
+    from foveate.inspect.text_unit import common_units
+    from foveate.inspect.trace import is_trace
+
+    if arguments.beside is None:
+        return None
+    others = argparse.Namespace(**{**vars(arguments), "run": arguments.beside, "example": None})
+    if is_trace(arguments.beside):
+        others.text = others.viewed = others.target = None
+        other = _Kept(others).trace
+    else:
+        other = _named(others, _of_run(others).trace)
+    common_units(*(each.tracks[each.sites[each.opening[0]].key] for each in (trace, other)))
+    return other
 
 
 def _draw(arguments: argparse.Namespace, sight: Any) -> None:
@@ -368,7 +393,8 @@ def _write(arguments: argparse.Namespace, sight: Any) -> None:
         say(f"Wrote {write_trace(trace, arguments.trace)}.")
     if arguments.html:
         header = _ablations(sight) if arguments.ablations else None
-        write_file(Path(arguments.html), standalone(trace, header=header).encode())
+        page = standalone(trace, header=header, beside=_beside(arguments, trace))
+        write_file(Path(arguments.html), page.encode())
         say(f"Wrote {Path(arguments.html)}.")
     for kind in FIGURES:
         if not getattr(arguments, kind):
@@ -413,5 +439,6 @@ def _serve(arguments: argparse.Namespace, sight: Any) -> None:
         raise SetupError(
             f"The viewer's server needs {error.name}: `pip install {error.name}`. Or write a page with --html."
         ) from error
-    session = Session(_named(arguments, sight.trace), sight.rerunner, sight.ablator)
+    trace = _named(arguments, sight.trace)
+    session = Session(trace, sight.rerunner, sight.ablator, beside=_beside(arguments, trace))
     open_viewer(session, say=say, browser=not arguments.no_browser, port=arguments.port)

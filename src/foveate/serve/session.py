@@ -11,15 +11,25 @@ from foveate.inspect.alignment import readable
 from foveate.inspect.answer_switch import Ablator
 from foveate.inspect.rerun import Rerunner
 
+BESIDE = "beside"
+"""The name of the other model's trace."""
 KEPT = 8
 """The number of reruns whose traces are kept."""
 
 
 class Session:
-    """One trace, and the traces of its reruns."""
+    """One trace, that of another model for the same text, and the traces of reruns."""
 
-    def __init__(self, trace: Trace, rerunner: Rerunner | None = None, ablator: Ablator | None = None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        rerunner: Rerunner | None = None,
+        ablator: Ablator | None = None,
+        *,
+        beside: Trace | None = None,
+    ) -> None:
         self.main, self.rerunner, self.ablator = TraceProvider(trace), rerunner, ablator
+        self.beside = None if beside is None else TraceProvider(beside)
         self._others: OrderedDict[str, TraceProvider] = OrderedDict()
         self._made = 0
         self._lock = Lock()
@@ -28,6 +38,8 @@ class Session:
         """The provider of the trace, or of a rerun. Raises UsageError for one that was discarded."""
         if not name:
             return self.main
+        if name == BESIDE and self.beside is not None:
+            return self.beside
         with self._lock:
             if name not in self._others:
                 raise UsageError(f"There is no trace {name!r}. The last {KEPT} reruns are kept: run it again.")
@@ -36,7 +48,9 @@ class Session:
     def meta(self, name: str | None) -> dict[str, Any]:
         """The header of a trace, and what can be asked of the model behind it."""
         ablates = {} if name or self.ablator is None else {"ablates": self.ablator.track}
-        return {**self.provider(name).meta(), "attached": self.rerunner is not None, "text": True, **ablates}
+        beside = {} if name or self.beside is None else {"beside": BESIDE}
+        attached = self.rerunner is not None and name != BESIDE
+        return {**self.provider(name).meta(), "attached": attached, "text": True, **ablates, **beside}
 
     def rerun(
         self, source: str, target: str | None, heads_off: Sequence[tuple[int, int]], tokens_off: Sequence[int]

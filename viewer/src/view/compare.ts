@@ -1,6 +1,6 @@
 /** Two heads, or the heads of two traces: both maps and their difference, under one camera. */
 
-import { calledOff, Latest, openingOf, shown, type App, type Cursor, type Other } from "../app";
+import { calledOff, firstOf, Latest, shown, type App, type Cursor, type Other } from "../app";
 import { Cached } from "../cached";
 import { choice, h, refill, replace } from "../dom";
 import { axesOf, Merged, mergedTrace } from "../merged";
@@ -74,8 +74,10 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       const [mine, theirs] = [app.current, against.trace.sites[against.site]!];
       const pair = paired(app, against);
       const size = ({ queries, keys }: typeof mine): string => `${queries} × ${keys}`;
-      warning.textContent = !pair ? app.say("compare.shape", { a: size(mine), b: size(theirs) }) : pair.whole === null ? "" : app.say(pair.whole ? "compare.units" : "compare.beginning");
-      warning.classList.toggle("note", pair !== null);
+      const alone = (): string => (pair === "answers" ? app.say("compare.answers") : app.say("compare.shape", { a: size(mine), b: size(theirs) }));
+      const drawn = typeof pair === "object" ? pair : null;
+      warning.textContent = !drawn ? alone() : drawn.whole === null ? "" : app.say(drawn.whole ? "compare.units" : "compare.beginning");
+      warning.className = drawn ? "note" : "warning";
       for (const view of views) view.close();
       const look = () => ({ scale: app.scale.value, theme: app.theme.value, pool: app.pool.value });
       const layerOf = ({ provider, site, head }: One, of: App, id = "") => () => headLayer(provider, site, head, of.cells.value, look(), id);
@@ -83,10 +85,10 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       const other = against.provider === app.provider ? "" : `${against.name} · `;
       const titles = [named(app.say("compare.first"), mine, app.head.value), named(app.say("compare.second"), theirs, against.head, other), app.say("compare.difference")];
       untracked(() => {
-        if (pair) {
-          const { of, one, two } = pair;
+        if (drawn) {
+          const { of, one, two } = drawn;
           const less = () => differenceLayer(one, two, of.cells.value, app.theme.value, app.pool.value, against.name);
-          views = [layerOf(one, of), layerOf(two, of, against.name), less].map((layer, at) => listen(new MapView(of, layer, titles[at]!), pair));
+          views = [layerOf(one, of), layerOf(two, of, against.name), less].map((layer, at) => listen(new MapView(of, layer, titles[at]!), drawn));
         } else {
           const sides = [app, app.beside(against)];
           views = sides.map((of, at) => new MapView(of, layerOf({ provider: of.provider, site: of.site.peek(), head: of.head.peek() }, of, String(at)), titles[at]!));
@@ -116,8 +118,8 @@ interface Pair {
   whole: boolean | null;
 }
 
-/** Null where the maps have neither a size nor a text in common. */
-function paired(app: App, against: Other): Pair | null {
+/** Null where the maps have neither a size nor a text in common, "answers" where two models wrote nothing alike. */
+function paired(app: App, against: Other): Pair | "answers" | null {
   const [mine, theirs] = [app.current, against.trace.sites[against.site]!];
   const one: One = { provider: app.provider, site: app.site.value, head: app.head.value };
   const direct: Pair = { of: app, one, two: against, whole: null };
@@ -125,7 +127,8 @@ function paired(app: App, against: Other): Pair | null {
   const labels = (of: App | Other, site: Site, side: "query" | "key"): string => of.trace.sequences[site[side]]?.labels?.join("\0") ?? "";
   if (sized && (["query", "key"] as const).every((side) => labels(app, mine, side) === labels(against, theirs, side))) return direct;
   const axes = axesOf(app.trace, mine, against.trace, theirs, app.cells.value === "token" ? "piece" : "word");
-  if (!axes) return sized ? direct : null;
+  // The same number of other pieces is chance: a position says nothing then.
+  if (axes === null || axes === "answers") return sized && against.provider !== app.companion?.provider ? direct : axes;
   const [first, second] = ([app.provider, against.provider] as const).map((provider, side) => new Cached(new Merged(provider, axes, side as 0 | 1))) as [Cached, Cached];
   const of = app.beside({ ...one, provider: first, trace: mergedTrace(app.trace, axes), name: "" }, { cells: signal("token") });
   return { of, one: { ...one, provider: first }, two: { ...against, provider: second }, whole: axes.whole };
@@ -140,10 +143,7 @@ function beside(app: App): { site: number; head: number } {
 const traces = (app: App): Other[] => [{ provider: app.provider, trace: app.trace, name: app.say("compare.this"), site: 0, head: 0 }, ...app.others.value];
 
 /** Another trace where its own door opens. */
-function begun(other: Other): Other {
-  const { site, head } = openingOf(other.trace);
-  return { ...other, site, head: head ?? 0 };
-}
+const begun = (other: Other): Other => ({ ...other, ...firstOf(other.trace) });
 
 async function load(app: App, file: File): Promise<void> {
   const page = new DOMParser().parseFromString(await file.text(), "text/html");

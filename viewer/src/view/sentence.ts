@@ -4,7 +4,8 @@ import type { App } from "../app";
 import { css, INK } from "../colour";
 import { h, replace, svgOf } from "../dom";
 import { reading } from "../label";
-import { effect, signal } from "../signal";
+import type { Span } from "../provider";
+import { effect, signal, type Signal } from "../signal";
 import { numberAt, thread, type Box, type Shape } from "../story/thread";
 import { isOff } from "../story/switching";
 import { percent, type Word } from "../story/word";
@@ -22,8 +23,17 @@ export interface Given {
   fresh?: readonly boolean[];
   /** Switches a key off or on, where that is possible. */
   press?: (at: number) => void;
+  /** The same words in another sentence. */
+  link?: Link;
   /** Which words can be pressed. */
   can?: (at: number) => boolean;
+}
+/** Words that two models read or wrote alike: pointing at one lights the other. */
+export interface Link {
+  /** What is pointed at in one of the two. */
+  pointed: Signal<{ by: Link; side: Side; unit: number } | null>;
+  /** Which of the common words of both a word is; null where the other has none. */
+  unit(side: Side, span: Span): number | null;
 }
 export type Shares = readonly (readonly (number | null)[])[];
 
@@ -91,6 +101,7 @@ export class Sentence {
         this.fit();
       }),
       effect(() => this.paint()),
+      effect(() => given.link && this.tell(given.link)),
     ];
   }
 
@@ -98,8 +109,29 @@ export class Sentence {
   get active(): Place | null {
     const kept = this.app.word.value;
     const count = kept && (kept.side === "key" && this.given.queries ? this.given.keys : (this.given.queries ?? this.given.keys)).length;
-    const place = this.hovered.value ?? (kept && count && kept.at < count && (kept.side === "query" || this.given.queries) ? kept : null);
+    const place = this.hovered.value ?? this.shared ?? (kept && count && kept.at < count && (kept.side === "query" || this.given.queries) ? kept : null);
     return place?.side === "key" && isOff(this.app.off.value, this.given.keys[place.at]!.span) ? null : place;
+  }
+
+  /** The word that is pointed at in the other sentence. */
+  private get shared(): Place | null {
+    const { link } = this.given;
+    const pointed = link?.pointed.value;
+    if (!link || !pointed || pointed.by === link) return null;
+    const side = pointed.side === "key" && !this.given.queries ? "query" : pointed.side;
+    const at = this.wordsAt(side).findIndex(({ span }) => link.unit(side, span) === pointed.unit);
+    return at < 0 ? null : { side, at };
+  }
+  private wordsAt(side: Side): readonly Word[] {
+    return side === "key" ? this.given.keys : (this.given.queries ?? this.given.keys);
+  }
+  /** Tells the other sentence what is pointed at, or kept, in this one. */
+  private tell(link: Link): void {
+    const place = this.hovered.value ?? this.app.word.value;
+    const word = place && this.wordsAt(place.side)[place.at];
+    const unit = word ? link.unit(place.side, word.span) : null;
+    if (unit !== null) link.pointed.value = { by: link, side: place!.side, unit };
+    else if (link.pointed.peek()?.by === link) link.pointed.value = null;
   }
 
   /** Where the focus and the pointer are, for the sentence that follows. */

@@ -12,13 +12,21 @@ import { settled } from "../story/telling";
 import { percent, pooled, wordsOf, type Word } from "../story/word";
 import { Play } from "./play";
 import { scenes } from "./scenes";
-import { LEAST, Sentence, type Place } from "./sentence";
+import { pair } from "./pair";
+import { LEAST, Sentence, type Link, type Place } from "./sentence";
 import { Switches } from "./switches";
 
 /** Words that the reading names. */
 const NAMED = 3;
 
-export function story(app: App): { element: HTMLElement; close: () => void } {
+export interface Beside {
+  link: Link;
+  /** The words that the other model wrote. */
+  answer: () => string[];
+}
+
+export function story(app: App, beside: Beside | null = null): { element: HTMLElement; close: () => void } {
+  if (app.companion && !beside) return pair(app, app.companion);
   if (drawable(app.sequence("query")) || drawable(app.sequence("key"))) return scenes(app, true);
   const picture = h("div", { className: "picture" });
   const told = h("p", { className: "told" });
@@ -49,8 +57,9 @@ export function story(app: App): { element: HTMLElement; close: () => void } {
         const keys = wordsAt("key");
         const queries = own ? keys : wordsAt("query");
         const said = ({ text, notes }: Word): string => [text, ...notes].join("\n");
-        const fresh = switched ? differing(queries.map(said), words(app, "query", app.sequence("query"), site.queries).map(said)) : [];
-        const sentence = new Sentence(app, { keys, queries: own ? null : queries, fresh, can: (at) => switches.has(keys[at]!.span), press: (at) => switches.toggle(keys[at]!.span) });
+        const before_ = switched ? words(app, "query", app.sequence("query"), site.queries).map(said) : !own && beside ? beside.answer() : null;
+        const fresh = before_ ? differing(queries.map(said), before_) : [];
+        const sentence = new Sentence(app, { keys, queries: own ? null : queries, fresh, ...(beside && { link: beside.link }), can: (at) => switches.has(keys[at]!.span), press: (at) => switches.toggle(keys[at]!.span) });
         current.value = { sentence, keys, queries };
         replace(picture, sentence.element);
         if (place) sentence.take(place);

@@ -49,11 +49,15 @@ class Sites(Protocol):
     def header(self) -> dict[str, Any]: ...
 
 
-def standalone(trace: Sites, *, title: str | None = None, header: Mapping[str, Any] | None = None) -> str:
-    """The standalone page; without a title, with that of the trace; entries of `header` join those of the trace. Raises
-    UsageError for a site that only Python can evaluate, SetupError without the viewer.
+def standalone(
+    trace: Sites, *, title: str | None = None, header: Mapping[str, Any] | None = None, beside: Sites | None = None
+) -> str:
+    """The standalone page; without a title, with that of the trace; entries of `header` join those of the trace. With
+    `beside`, the trace of another model for the same text, both are told one above the other and compared.
+
+    Raises UsageError for a site that only Python can evaluate, SetupError without the viewer.
     """
-    for site in trace.sites:
+    for site in (*trace.sites, *(beside.sites if beside else ())):
         if site.native is None and "visible" not in site.tensors:
             raise UsageError(
                 f"{site.title}: who sees whom is a rule ({site.visibility['code']}) over a map too large to keep pair "
@@ -61,8 +65,11 @@ def standalone(trace: Sites, *, title: str | None = None, header: Mapping[str, A
                 "with `foveate look TRACE`, whose server can."
             )
     template, viewer, style, worker = (part(name) for name in PARTS)
-    numbers = base64.b64encode(packed(trace, header)).decode()
-    trace_ = f'<script type="application/octet-stream" id="trace">{numbers}</script>'
+    payloads = {"trace": packed(trace, header), **({"beside": packed(beside)} if beside else {})}
+    trace_ = "".join(
+        f'<script type="application/octet-stream" id="{name}">{base64.b64encode(payload).decode()}</script>'
+        for name, payload in payloads.items()
+    )
     worker = f'<script type="text/plain" id="worker">{_script(worker)}</script>'
     viewer = (
         f'<script type="application/octet-stream" id="viewer">{base64.b64encode(deflated(viewer.encode())).decode()}'

@@ -1,0 +1,155 @@
+/** Two models and one text: two small ones with other pieces, trained here, and one of them beside the translator that comes with the package. */
+
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { AxeBuilder } from "@axe-core/playwright";
+import { expect, test, type Page } from "@playwright/test";
+import { address } from "./pages";
+import { visited } from "./visit";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const own = `${root}.venv/bin/python`;
+const python = process.env["PYTHON"] ?? (existsSync(own) ? own : "python3");
+const env = { ...process.env, PYTHONPATH: `${root}src`, OMP_NUM_THREADS: "1" };
+const pages = fileURLToPath(new URL("./pages/", import.meta.url));
+/** The two runs, which a worker that starts again after a failure does not train again. */
+const folder = `${pages}pair`;
+const TEXT = "a woman sees the black horse .";
+const WRITTEN = "une femme voit le cheval noir .";
+
+function foveate(...what: string[]): void {
+  execFileSync(python, ["-m", "foveate", ...what], { env, stdio: "ignore" });
+}
+
+/** Sentences of five subjects, verbs and objects each: what a model of a few thousand weights learns in seconds. */
+function sentences(): string {
+  const parts = [
+    { "the cat": "le chat", "the dog": "le chien", "a man": "un homme", "a woman": "une femme", "the child": "l' enfant" },
+    { sees: "voit", hears: "entend", loves: "aime", takes: "prend", finds: "trouve" },
+    { "a red bicycle": "un vélo rouge", "the old house": "la vieille maison", "a small bird": "un petit oiseau", "the black horse": "le cheval noir", "the street": "la rue" },
+  ].map((part) => Object.entries(part));
+  return parts[0]!.flatMap(([a, x]) => parts[1]!.flatMap(([b, y]) => parts[2]!.map(([c, z]) => `${a} ${b} ${c} .\t${x} ${y} ${z} .\n`))).join("");
+}
+
+let server: ChildProcess;
+let url = "";
+test.beforeAll(async () => {
+  test.setTimeout(600_000);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(`${folder}/pairs.tsv`, sentences());
+  const train = (name: string, tokeniser: string, steps: number, tokens: number): void => {
+    if (existsSync(`${folder}/${name}/model.safetensors`)) return;
+    const settings = [`source_tokeniser=${tokeniser}`, `target_tokeniser=${tokeniser}`, "model=bahdanau", "model.embedding_dim=24", "model.hidden_dim=32", "model.maxout_dim=32", `train.steps=${steps}`, `train.validate_every=${steps}`, "train.learning_rate=0.01", `data.max_tokens=${tokens}`];
+    foveate("train", "translate", "--source", `${folder}/pairs.tsv`, "--out", `${folder}/${name}`, "--quiet", "--threads", "1", ...settings.flatMap((setting) => ["--set", setting]));
+  };
+  train("words", "word", 200, 600);
+  train("pieces", "{kind='sentencepiece',vocab_size=290}", 400, 900);
+  foveate("look", `${folder}/words`, "--beside", `${folder}/pieces`, "--text", TEXT, "--html", `${pages}pair.html`);
+  foveate("look", "en-fr", "--beside", `${folder}/pieces`, "--text", "a man finds a red bicycle .", "--target", "un homme trouve un vélo rouge .", "--html", `${pages}beside.html`);
+  foveate("look", "en-fr", "--beside", `${folder}/words`, "--text", "the dog hears a man .", "--html", `${pages}differing.html`);
+  server = spawn(python, ["-m", "foveate", "look", `${folder}/words`, "--beside", `${folder}/pieces`, "--text", TEXT, "--no-browser"], { env, stdio: ["ignore", "ignore", "pipe"] });
+  for await (const line of createInterface({ input: server.stderr! })) {
+    if (!line.startsWith("http://")) continue;
+    url = line.trim();
+    break;
+  }
+  server.stderr!.resume();
+});
+test.afterAll(async () => {
+  const ended = new Promise((resolve) => server.once("exit", resolve));
+  server.kill("SIGINT");
+  await ended;
+});
+
+const story = (page: Page, at: number) => page.locator(".pairview article").nth(at);
+const word = (page: Page, at: number, side: "key" | "query", text: string) => story(page, at).locator(`.sentence .${side} .word`, { hasText: new RegExp(`^${text}$`) }).first();
+const line = async (page: Page, at: number, side: "key" | "query"): Promise<string> => (await story(page, at).locator(`.sentence .${side} .word:not(.end)`).allInnerTexts()).join(" ");
+
+for (const where of ["page", "server"] as const) {
+  test(`the ${where} tells both stories, and a word that is pointed at is lit in both`, async ({ page }) => {
+    if (where === "page") expect(await visited(page, "pair", "", ".pairview article")).toEqual([]);
+    else await page.goto(url);
+    for (const at of [0, 1]) {
+      await expect.poll(() => line(page, at, "key")).toBe(TEXT);
+      expect(await line(page, at, "query")).toBe(WRITTEN);
+    }
+    await expect(page.locator(".pairview h2")).toHaveText(["words", "pieces"]);
+    await expect(page.locator(".answers")).toContainText("Both answers have the same words");
+    for (const [from, to] of [[0, 1], [1, 0]] as const) {
+      await word(page, from, "key", "horse").hover();
+      await expect(word(page, to, "key", "horse")).toHaveClass(/own/);
+      await expect(story(page, to).locator(".told")).toContainText("horse was looked at by");
+      await word(page, from, "query", "noir").hover();
+      await expect(word(page, to, "query", "noir")).toHaveClass(/own/);
+      await expect(word(page, to, "key", "horse")).not.toHaveClass(/own/);
+    }
+    await page.mouse.move(5, 5);
+    await expect(story(page, 0).locator(".own")).toHaveCount(0);
+    await expect(story(page, 1).locator(".own")).toHaveCount(0);
+    await word(page, 0, "key", "a").focus();
+    await page.keyboard.press("ArrowRight");
+    await expect(word(page, 1, "key", "woman")).toHaveClass(/own/);
+  });
+
+  test(`the ${where} compares the maps word by word, and the numbers are those of Python`, async ({ page }) => {
+    await page.goto(where === "page" ? address("pair") : url);
+    await page.getByRole("button", { name: "Compare the weights" }).click();
+    await expect(page.locator("figure")).toHaveCount(3);
+    await expect(page.locator(".compareview > .note")).toContainText("cells are what both texts have in common");
+    const canvas = page.locator("figure canvas.map").first();
+    await canvas.focus();
+    for (const key of ["ArrowDown", "ArrowRight"]) await page.keyboard.press(key);
+    await expect(page.locator(".pairline")).toContainText(/looks at .*first .*second .*difference/);
+    const said = (await page.locator(".pairline").innerText()).replace(/[\u2066-\u2069]/g, "");
+    const [, query, key, first, second] = /^(\S+) looks at (\S+): first ([\d.e−]+), second ([\d.e−]+),/.exec(said)!;
+    const script = `
+import sys
+from foveate.inspect import aligned
+from foveate.tasks.translate.use import Translator
+one, other = (Translator.load(run).trace(${JSON.stringify(TEXT)}) for run in sys.argv[1:3])
+maps = aligned(one, other)
+at = maps.rows.index(sys.argv[3]), maps.columns.index(sys.argv[4])
+print(maps.first[at], maps.second[at])`;
+    const answer = execFileSync(python, ["-c", script, `${folder}/words`, `${folder}/pieces`, query!, key!], { env }).toString();
+    const [one, two] = answer.trim().split(" ").map(Number);
+    expect(Number(first!.replace("−", "-"))).toBeCloseTo(one!, 3);
+    expect(Number(second!.replace("−", "-"))).toBeCloseTo(two!, 3);
+    expect(one).not.toBeCloseTo(two!, 3);
+  });
+}
+
+test("the shipped translator stands beside a small model with other pieces, within one page's size", async ({ page }) => {
+  expect(statSync(`${pages}beside.html`).size).toBeLessThan(1e6);
+  const strangers = await visited(page, "beside", "#view=compare", "figure canvas.map");
+  await expect(page.locator("figure")).toHaveCount(3);
+  await expect(page.getByLabel("Compare with")).toHaveValue("1");
+  await page.getByLabel("Cells").selectOption("token");
+  await expect(page.locator("figure")).toHaveCount(3);
+  await page.getByRole("button", { name: "Story" }).click();
+  await expect(page.locator(".pairview h2")).toHaveText(["en-fr", "pieces"]);
+  await expect.poll(() => line(page, 0, "query")).toBe("un homme trouve un vélo rouge .");
+  expect(strangers).toEqual([]);
+});
+
+test("where the answers differ the page says so, marks the words, and compares rows as far as they agree", async ({ page }) => {
+  await visited(page, "differing", "", ".pairview article");
+  await expect(page.locator(".answers")).toContainText("The two answers differ");
+  await expect(story(page, 1).locator(".query .word.fresh").first()).toBeVisible();
+  await page.getByRole("button", { name: "Compare the weights" }).click();
+  await expect(page.locator(".compareview > p").first()).toContainText(/The two models wrote different texts|differ from the first word/);
+});
+
+test("axe finds nothing, on a phone and in Persian, too", async ({ page }) => {
+  for (const [width, hash] of [[1280, ""], [1280, "#view=compare&theme=dark"], [390, "#language=fa"]] as const) {
+    await page.setViewportSize({ width, height: 844 });
+    await page.goto("about:blank");
+    await page.goto(address("pair") + hash);
+    await expect(page.locator(hash.includes("compare") ? "figure canvas.map" : ".pairview .threads path").first()).toBeAttached();
+    await page.waitForTimeout(500);
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    expect(violations.map(({ id, nodes }) => [hash, id, nodes[0]?.html]), hash).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+  }
+});
