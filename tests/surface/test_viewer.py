@@ -451,3 +451,21 @@ def test_the_viewer_opens_at_a_port_of_its_own_and_ends_with_ctrl_c(trained: Pat
         assert header["attached"] is True
         opened.send_signal(signal.SIGINT)
         assert opened.wait(timeout=60) in (0, 130)
+
+
+def test_two_models_of_one_text_share_a_page_and_other_texts_are_refused(
+    foveate: Any, trained: Path, tmp_path: Path
+) -> None:
+    page, kept = tmp_path / "two.html", tmp_path / "kept.trace"
+    assert foveate("look", trained, "--text", "abc", "--no-tune", "--trace", kept).code == 0
+    assert foveate("look", trained, "--beside", kept, "--text", "abc", "--no-tune", "--html", page).code == 0
+    text = page.read_text("utf-8")
+    assert [text.count(f'id="{name}">') for name in ("trace", "beside", "worker", "viewer")] == [1, 1, 1, 1]
+    said = foveate("look", trained, "--beside", kept, "--text", "abd", "--no-tune", "--html", page)
+    assert (said.code, "read different texts: 'abd' and 'abc'" in said.err) == (2, True)
+    said = foveate("look", trained, "abc", "--beside", kept, "--no-tune")
+    assert (said.code, "--beside goes with the viewer and a page: --html" in said.err) == (2, True)
+    session = Session(read_trace(kept), beside=read_trace(kept).named("other"))
+    assert session.meta(None)["beside"] == "beside"
+    other = session.meta("beside")
+    assert (other["pedigree"]["run"], other["attached"], "beside" in other) == ("other", False, False)
