@@ -14,7 +14,7 @@ from foveate.data.tokeniser import (
     WordTokeniser,
 )
 from foveate.errors import UsageError
-from foveate.inspect import Trace, Track, aligned, standalone
+from foveate.inspect import Trace, Track, aligned, nearest_heads, standalone
 from foveate.inspect.text_unit import OUTSIDE, Unit, common_units
 from foveate.inspect.trace import given, read_trace, write_trace
 from foveate.models import TransformerConfig
@@ -142,3 +142,26 @@ def test_a_stored_trace_and_a_page_keep_the_characters(tmp_path: Any) -> None:
     assert again.tracks["source"].offsets == here.tracks["source"].offsets is not None
     np.testing.assert_array_equal(aligned(here, again).difference, 0)
     assert standalone(again)
+
+
+def test_each_head_is_nearest_to_itself_and_to_the_one_of_another_model_with_the_smallest_distance() -> None:
+    one, other = trace("words", TEXTS[0]), trace("characters", TEXTS[0], seed=3)
+    alike = nearest_heads(one, one)
+    assert len(alike) == sum(site.heads for site in one.sites)
+    assert all((each.site, each.head, 0.0) == (each.other_site, each.other_head, each.distance) for each in alike)
+    nearest = nearest_heads(one, other)
+    assert [(each.site, each.head) for each in nearest] == [(each.site, each.head) for each in alike]
+    for each in nearest[::3]:
+        mine = one[one.sites[one.index(each.site)].name]
+        rivals = [
+            site for site in other.sites if (site.kind, site.query, site.key) == (mine.kind, mine.query, mine.key)
+        ]
+        chosen = {"site": each.site, "head": each.head}
+        distances = [
+            aligned(one, other, **chosen, other_site=site.title, other_head=head).mean
+            for site in rivals
+            for head in range(site.heads)
+        ]
+        assert each.distance == pytest.approx(min(distances))
+    with pytest.raises(UsageError, match="wrote different texts"):
+        nearest_heads(one, trace("characters", TEXTS[0], "a red dog"))

@@ -22,7 +22,7 @@ from foveate.inspect.time_alignment import TimeAlignment
 from foveate.inspect.view import alignment, figure, times
 
 if TYPE_CHECKING:
-    from foveate.inspect.aligned_map import AlignedMaps, aligned
+    from foveate.inspect.aligned_map import AlignedMaps, NearestHead, aligned, nearest_heads
     from foveate.inspect.flow import rollout
     from foveate.inspect.map_comparison import Comparison, compare
     from foveate.inspect.notebook import widget
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Parts that need torch are imported on first use; pictures of alignments do not need it.
 _LATER = {
-    "foveate.inspect.aligned_map": ("AlignedMaps", "aligned"),
+    "foveate.inspect.aligned_map": ("AlignedMaps", "NearestHead", "aligned", "nearest_heads"),
     "foveate.inspect.map_comparison": ("Comparison", "compare"),
     "foveate.inspect.flow": ("rollout",),
     "foveate.inspect.step": ("Step", "Steps", "position_steps", "steps"),
@@ -69,6 +69,7 @@ __all__ = [
     "Alignment",
     "Comparison",
     "DenseProvider",
+    "NearestHead",
     "Picture",
     "Sound",
     "Step",
@@ -84,6 +85,7 @@ __all__ = [
     "example",
     "figure",
     "gaze_svg",
+    "nearest_heads",
     "observe",
     "outlined",
     "pdf",

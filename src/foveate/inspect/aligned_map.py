@@ -89,6 +89,61 @@ def aligned(
     return _maps((a, heads), (b, others), *_axes(one, a, other, b, unit))
 
 
+@dataclass(frozen=True)
+class NearestHead:
+    """A head of one model, and the head of another whose weights are most like it."""
+
+    site: str
+    head: int
+    other_site: str
+    other_head: int
+    distance: float
+    """The mean over units of queries of ½ Σ_j |α_ij − β_ij|: 0 for equal weights, 1 for no common keys."""
+
+
+def nearest_heads(one: Trace, other: Trace, *, unit: Unit = "word") -> tuple[NearestHead, ...]:
+    """For each head of a trace the head of the other whose weights differ least, whatever the two architectures are.
+
+    Heads are compared where their queries and keys are tracks with the same names, and attentions of the same kind: an
+    encoder's with an encoder's, those across with those across. A head without any such counterpart is left out. Both
+    traces have to agree in all their texts: let two translators score the same target.
+
+    >>> from foveate.inspect.trace import Track, given
+    >>> track = {"source": Track.of_pieces(["▁a", "▁cat"], text="a cat")}
+    >>> maps = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]])
+    >>> one, other = (Trace(tracks=track, sites=(given(each),)) for each in (maps, maps.flip(0)))
+    >>> [(each.head, each.other_head, each.distance) for each in nearest_heads(one, other)]
+    [(0, 1, 0.0), (1, 0, 0.0)]
+
+    Raises UsageError for texts that differ, and for tracks without the characters of their labels.
+    """
+    nearest = []
+    for a in one.sites:
+        rivals = [b for b in other.sites if (a.kind, a.query, a.key) == (b.kind, b.query, b.key)]
+        maps = []
+        for b in rivals:
+            rows, columns, whole = _axes(one, a, other, b, unit)
+            if not whole:
+                texts = one.tracks[a.query].text, other.tracks[b.query].text
+                raise UsageError(
+                    f"The two models wrote different texts: {texts[0]!r} and {texts[1]!r}. Let both score the same "
+                    "target."
+                )
+            shape = len(rows.texts), len(columns.texts)
+            mine = [pooled(a, head, rows.one, columns.one, shape) for head in range(a.heads)]
+            theirs = [pooled(b, head, rows.other, columns.other, shape) for head in range(b.heads)]
+            maps.append((b, mine, theirs))
+        for head in range(a.heads if maps else 0):
+            distances = [
+                (float((mine[head] - theirs[at]).abs().sum(1).mean() / 2), b.title, at)
+                for b, mine, theirs in maps
+                for at in range(b.heads)
+            ]
+            distance, title, at = min(distances, key=lambda each: each[0])
+            nearest.append(NearestHead(a.title, head, title, at, distance))
+    return tuple(nearest)
+
+
 def _chosen(trace: Trace, site: int | str | None, head: int | None) -> tuple[int, Sequence[int]]:
     number, opening = trace.opening
     if site is not None:
