@@ -163,5 +163,5 @@ def test_each_head_is_nearest_to_itself_and_to_the_one_of_another_model_with_the
             for head in range(site.heads)
         ]
         assert each.distance == pytest.approx(min(distances))
-    with pytest.raises(UsageError, match="wrote different texts"):
+    with pytest.raises(UsageError, match="different texts"):
         nearest_heads(one, trace("characters", TEXTS[0], "a red dog"))

@@ -42,10 +42,12 @@ export function pair(app: App, companion: Other): { element: HTMLElement; close:
     const [one, other] = apps.map((each) => answer(each).join("\0"));
     const crossing = apps.every(({ current }) => current.query !== current.key);
     const compare = h("button", { onclick: () => (app.view.value = "compare") }, app.say("pair.compare"));
+    // Each has a name of its own, for those who go from region to region.
+    stories.forEach(({ element }, at) => element.setAttribute("aria-label", `${app.say("view.story")} ${at + 1}: ${modelOf(apps[at]!.trace)}`));
     replace(told, crossing ? app.say(one === other ? "pair.same" : "pair.differ") : "", " ", compare);
   });
   return {
-    element: h("section", { className: "pairview", "aria-label": app.say("view.story") }, told, ...stories.map(({ element }, at) => h("article", {}, names[at]!, element))),
+    element: h("div", { className: "pairview" }, told, ...stories.map(({ element }, at) => h("article", {}, names[at]!, element))),
     close: () => {
       stop();
       for (const each of stories) each.close();
