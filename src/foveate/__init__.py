@@ -85,6 +85,7 @@ _PACKAGES = (
     "models",
     "nn",
     "serve",
+    "service",
     "storage",
     "tasks",
     "train",

@@ -67,6 +67,9 @@ UNFENCED = {
     "export": "foveate export run/ onnx/ --to onnx",
     "completion": "foveate completion bash > completion.sh",
     "doctor": "foveate doctor",
+    "serve": "python -m foveate serve run/ --port 0 2> log & pid=$!; until grep -qs serves log || "
+    "! kill -0 $pid 2> /dev/null; do sleep 0.1; done; kill $pid 2> /dev/null; wait $pid; code=$?; "
+    "cat log >&2; exit $code",
 }
 """Commands that are only in the table of the page."""
 
@@ -254,7 +257,11 @@ def test_the_commands_of_a_part_run_in_their_order_with_what_was_installed(place
 def test_the_commands_of_the_table_run_with_what_was_installed(place: Place) -> None:
     place.run(REST[0][0])
     needed = {name: place.run(command) for name, command in UNFENCED.items()}
-    assert {name: extra for name, extra in needed.items() if extra} == {"compare": "eval", "export": "export"}
+    assert {name: extra for name, extra in needed.items() if extra} == {
+        "compare": "eval",
+        "export": "export",
+        "serve": "serve",
+    }
 
 
 def test_every_command_is_run_by_one_of_these() -> None:

@@ -40,6 +40,7 @@ def commands() -> dict[str, str]:
         "report": "write a run's report: curves, samples and attention",
         "export": "write a trained model for another engine",
         "look": "draw the attention of a model",
+        "serve": "answer other programs: runs behind an address, with the weights of every answer",
         "plan": "show parameters, memory, arithmetic and attention paths before training",
         "completion": "print a script that completes commands and options in your shell",
         "doctor": "show versions and settings for this machine, and run a self-test",
@@ -101,7 +102,7 @@ def _permission(modules: Sequence[str]) -> AbstractContextManager[None]:
     return permit(*modules)
 
 
-LOADING = ("resume", "evaluate", "report", "export", "look")
+LOADING = ("resume", "evaluate", "report", "export", "look", "serve")
 """Commands that load a run, besides those of the tasks."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a disk or a quota that is full. Those of standard output name no file."""

@@ -20,6 +20,7 @@ from foveate.inspect.answer_switch import Reader
 from foveate.inspect.attribution import Answer, Faithfulness, faithfulness
 from foveate.metrics import Score
 from foveate.storage.run import read_run
+from foveate.storage.shipped import run_folder
 from foveate.suggestion import counted, did_you_mean
 from foveate.tasks.entry import Entry
 from foveate.tasks.exported import Exported, Note
@@ -27,6 +28,7 @@ from foveate.tasks.length_group import grouped
 from foveate.tasks.option import require_used
 from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion
+from foveate.tasks.served import Served
 from foveate.tasks.sight import ReadingSight, Sight
 from foveate.train import TrainConfig
 from foveate.voice import say
@@ -190,6 +192,23 @@ class Side(ABC):
     @abstractmethod
     def export(self, run: Path | str, note: Note) -> Exported:
         """A trained model and the files that another engine needs."""
+
+    def served(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Served:
+        """The trained model of a run, as `foveate serve` offers it. Raises UsageError for a model that reads no
+        text.
+        """
+        model = self.load(run, precision=precision, note=note)
+        served = self.offered(model, run_folder(run))
+        if served is None:
+            raise UsageError(
+                f"`foveate serve` offers models that read text, and {run} is a run of {self.entry.name} that reads "
+                f"something else. Use `foveate {self.entry.verb.name}`."
+            )
+        return served
+
+    def offered(self, model: Any, folder: Path) -> Served | None:
+        """A loaded model as a service offers it; None for one that reads no text."""
+        return None
 
     def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
         """The attention of a run's model in a text that it reads once."""

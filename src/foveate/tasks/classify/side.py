@@ -26,6 +26,7 @@ from foveate.nn.loss import cross_entropy
 from foveate.storage.run import model_type_of
 from foveate.suggestion import counted
 from foveate.tasks.classify import TASK
+from foveate.tasks.classify.served_classifier import ServedClassifier
 from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, reader_of
 from foveate.tasks.classify.use import Classified, RowClassifier, TextClassifier, classifier_of
 from foveate.tasks.exported import COUNTED, Exported, Note
@@ -123,6 +124,9 @@ class ClassifySide(LabellingSide):
 
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> RowClassifier:
         return RowClassifier.load(run, note=note)
+
+    def offered(self, model: RowClassifier, folder: Path) -> ServedClassifier | None:
+        return ServedClassifier(model) if isinstance(model, TextClassifier) else None
 
     def text(self, example: LabelledText) -> str:
         return example.whole

@@ -9,6 +9,7 @@ from foveate.data.text import read_lines
 from foveate.data.tokeniser import EOS, HuggingFaceTokeniser
 from foveate.tasks.exported import Exported, Note, saver
 from foveate.tasks.language_model import TASK
+from foveate.tasks.language_model.served_generator import ServedGenerator
 from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.option import decode_config
@@ -50,6 +51,9 @@ class LanguageModelSide(TextSide):
 
     def load(self, run: Path | str, *, precision: Any = "float32", note: Note = say) -> Generator:
         return Generator.load(run, precision=precision, note=note)
+
+    def offered(self, model: Generator, folder: Path) -> ServedGenerator:
+        return ServedGenerator(model)
 
     def in_use(self, task: LanguageModelTask) -> Generator:
         return Generator(task.model, task.data.tokeniser, task.config.decode, task.config.data)

@@ -242,8 +242,12 @@ class Generator(Looking):
 
     def _text(self, read: list[int], hypothesis: Hypothesis, lines: int | None) -> str:
         """The text after the prompt. Both are decoded at once: a piece at the start of a line may lose its space."""
-        text = self._decoded([*read, *hypothesis.tokens]).removeprefix(self._decoded(read))
+        text = self.text_after(read, hypothesis.tokens)
         return text if lines is None else "\n".join(text.split("\n")[:lines])
+
+    def text_after(self, read: Sequence[int], tokens: Sequence[int]) -> str:
+        """The text of the tokens after those that were read."""
+        return self._decoded([*read, *tokens]).removeprefix(self._decoded([*read]))
 
     def _decoded(self, tokens: list[int]) -> str:
         return text_of(self.tokeniser, tokens[1:])

@@ -12,6 +12,7 @@ from foveate.inspect.caption import printable
 from foveate.nn.loss import cross_entropy
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.masked_language_model import TASK
+from foveate.tasks.masked_language_model.served_filler import ServedFiller
 from foveate.tasks.masked_language_model.task import (
     VALIDATED,
     GapBatch,
@@ -64,6 +65,9 @@ class MaskedLanguageModelSide(TextSide):
 
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Filler:
         return Filler.load(run, note=note)
+
+    def offered(self, model: Filler, folder: Path) -> ServedFiller:
+        return ServedFiller(model)
 
     def in_use(self, task: MaskedLanguageModelTask) -> Filler:
         return Filler(task.model, task.data.tokeniser, task.config)

@@ -41,6 +41,7 @@ from foveate.tasks.tag import TASK
 from foveate.tasks.tag.frame_side import FRAMES, reader_of, reads_frames
 from foveate.tasks.tag.frame_task import FrameTask
 from foveate.tasks.tag.frame_use import FrameLabeller
+from foveate.tasks.tag.served_tagger import ServedTagger
 from foveate.tasks.tag.task import CHARACTERS, PIECES, WORDS, TagConfig, TagTask, WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger, TaggedSentence
 from foveate.voice import say, shown
@@ -102,6 +103,9 @@ class WordSide(LabellingSide):
 
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> SentenceTagger:
         return SentenceTagger.load(run, note=note)
+
+    def offered(self, model: Any, folder: Path) -> ServedTagger | None:
+        return ServedTagger(model) if isinstance(model, SentenceTagger) else None
 
     def in_use(self, task: TagTask) -> SentenceTagger:
         return SentenceTagger(task.model, task.vocabulary)

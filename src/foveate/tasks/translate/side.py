@@ -34,6 +34,7 @@ from foveate.tasks.translate import TASK
 from foveate.tasks.translate.head import Head
 from foveate.tasks.translate.pair import Pairs
 from foveate.tasks.translate.paragraph import ParagraphTranslator
+from foveate.tasks.translate.served_translator import ServedTranslator
 from foveate.tasks.translate.task import (
     TOKENISERS,
     VALIDATED,
@@ -124,6 +125,9 @@ class TranslateSide(Side):
 
     def load(self, run: Path | str, *, precision: Any = "float32", note: Note = say) -> Translator:
         return Translator.load(run, precision=precision, note=note)
+
+    def offered(self, model: Translator, folder: Path) -> ServedTranslator:
+        return ServedTranslator(model, folder)
 
     def use(self, arguments: argparse.Namespace) -> None:
         if arguments.n_best and arguments.split:

@@ -1,0 +1,98 @@
+"""Admission: a request waits in order if its turn comes soon, and is refused at once if not.
+
+A service that accepts everything answers nothing in time when too much is asked: all requests wait until their
+deadlines. The cost of a request is known before its text is tokenised, by its characters, and the rate at which cost is
+worked off is measured, so that the waiting time is known too.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from foveate.service.refused import RefusedError
+
+HALF_LIFE = 5.0
+"""Seconds of work after which a measurement counts half."""
+CHARACTERS_A_TOKEN = 4
+EXPLAINING = 4
+"""An explanation costs as much as this many answers."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits on requests, and on waiting."""
+
+    body: int = 1_000_000
+    """Bytes of a request."""
+    texts: int = 128
+    """Texts of a request."""
+    characters: int = 20_000
+    """Characters of a text."""
+    lines: int = 2_000
+    """Lines of a text."""
+    timeout: float = 30.0
+    """Seconds until a request that has no answer gets the status 504."""
+    wait: float = 2.0
+    """Seconds that a request may have to wait for its turn; where it would be longer, it gets the status 429."""
+    drain: float = 30.0
+    """Seconds in which admitted requests may end after SIGTERM."""
+
+
+def cost(kind: str, texts: Sequence[str], settings: Mapping[str, Any]) -> int:
+    """The cost of a request, in characters that are read or written.
+
+    >>> cost("answer", ["four", "words"], {}), cost("stream", ["four"], {"max_tokens": 10})
+    (9, 44)
+    """
+    written = settings.get("max_tokens")
+    more = CHARACTERS_A_TOKEN * written * len(texts) if isinstance(written, int) else 0
+    return (sum(map(len, texts)) + more) * (EXPLAINING if kind == "explain" else 1)
+
+
+class Admission:
+    """Keeps the cost of what was admitted and is not answered yet, and the rate."""
+
+    def __init__(self, limits: Limits, *, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits, self.workers, self.clock = limits, workers, clock
+        self.waiting = 0
+        """The cost of the admitted requests without an answer."""
+        self._cost = self._seconds = 0.0
+        self._initial = 0.0
+
+    @property
+    def rate(self) -> float:
+        """The cost that is worked off in a second by all model processes together; 0 before anything is known."""
+        own = self._cost / self._seconds if self._seconds else self._initial
+        return own * self.workers
+
+    def begin(self, rate: float) -> None:
+        """Take a rate to begin with, of one model process."""
+        self._initial = rate
+
+    def measured(self, cost: int, seconds: float) -> None:
+        """A batch was answered."""
+        fade = math.exp2(-seconds / HALF_LIFE)
+        self._cost, self._seconds = fade * self._cost + cost, fade * self._seconds + seconds
+
+    def admit(self, cost: int) -> None:
+        """Count a request as waiting. Raises RefusedError (429) if its turn would come too late.
+
+        An idle service admits every request.
+        """
+        patience = min(self.limits.timeout / 2, self.limits.wait)
+        if self.waiting and self.rate:
+            late = (self.waiting + cost) / self.rate - patience
+            if late > 0:
+                raise RefusedError(
+                    429,
+                    f"The service is busy: this request would wait {late + patience:.1f} seconds. Try again later.",
+                    "overloaded",
+                    {"retry-after": str(max(1, math.ceil(late)))},
+                )
+        self.waiting += cost
+
+    def release(self, cost: int) -> None:
+        """A request was answered, or nobody waits for it any more."""
+        self.waiting -= cost

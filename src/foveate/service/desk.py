@@ -1,0 +1,161 @@
+"""The front desk: every interface asks it for answers, and it checks, admits, asks a model process and counts."""
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+
+from foveate.service.admission import Admission, Limits, cost
+from foveate.service.counter import Counters
+from foveate.service.message import Card, Kind, Part, Reply
+from foveate.service.model_pool import ModelPool
+from foveate.service.refused import RefusedError, invalid, missing, unavailable
+from foveate.suggestion import did_you_mean
+
+PAGES = 32
+"""The number of pages of answers that are kept."""
+
+
+class Desk:
+    """One service."""
+
+    def __init__(self, pool: ModelPool, limits: Limits) -> None:
+        self.pool, self.limits = pool, limits
+        self.admission = Admission(limits, workers=len(pool.hosts))
+        self.counters = Counters()
+        self.draining = False
+        self.in_flight = 0
+        self._pages: OrderedDict[str, str] = OrderedDict()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are admitted."""
+        return self.pool.is_ready and not self.draining
+
+    def card(self, verb: str | None = None, name: str | None = None) -> Card:
+        """The run of a name, or the first that can do something. Raises RefusedError if there is none."""
+        cards = self.pool.cards
+        if not cards:
+            raise unavailable("The models are being loaded.")
+        able = [card for card in cards if verb in (None, card.verb)]
+        if name is None:
+            if able:
+                return able[0]
+            raise missing(f"No run of this service can {verb}. It has {_listed(cards)}.")
+        for card in cards:
+            if card.name == name:
+                if verb not in (None, card.verb):
+                    raise invalid(f"The run {name} cannot {verb}: it can {card.verb}.")
+                return card
+        guess = did_you_mean(name, [card.name for card in cards])
+        raise missing(f"There is no run {name!r}.{guess} This service has {_listed(cards)}.", "model_not_found")
+
+    async def ask(
+        self, request: Request, card: Card, texts: Sequence[str], settings: dict[str, Any], kind: Kind = "answer"
+    ) -> Reply:
+        """The answer of a run to some texts. Raises RefusedError where there is none."""
+        if not texts:
+            return Reply(0, [], 0, 0, 0, 0.0)
+        async with aclosing(self.parts(request, card, texts, settings, kind)) as parts:
+            async for part in parts:
+                if isinstance(part, Reply):
+                    return part
+        raise unavailable("The model process ended.")
+
+    async def parts(
+        self, request: Request, card: Card, texts: Sequence[str], settings: dict[str, Any], kind: Kind
+    ) -> AsyncGenerator[Part | Reply]:
+        """The parts of an answer, and the whole one last."""
+        self._check(texts)
+        if self.draining:
+            raise unavailable("The service is closing.")
+        price = cost(kind, texts, settings)
+        self.admission.admit(price)
+        self._count(1)
+        leaving = asyncio.ensure_future(_left(request))
+        try:
+            work = self.pool.ask(card.name, kind, list(texts), settings, self.limits.timeout, price)
+            async with aclosing(work):
+                while True:
+                    step = asyncio.ensure_future(anext(work))
+                    await asyncio.wait({step, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                    if not step.done():
+                        step.cancel()
+                        await asyncio.gather(step, return_exceptions=True)
+                        raise RefusedError(499, "The client has left.", "client_left")
+                    part = step.result()
+                    if isinstance(part, Reply):
+                        self._finished(card, part)
+                        yield part
+                        return
+                    yield part
+        finally:
+            leaving.cancel()
+            self.admission.release(price)
+            self._count(-1)
+
+    def keep(self, page: str) -> str:
+        """Keep a page of the viewer for a while; returns its path."""
+        name = secrets.token_urlsafe(12)
+        self._pages[name] = page
+        while len(self._pages) > PAGES:
+            self._pages.popitem(last=False)
+        return f"/look/{name}"
+
+    def page(self, name: str) -> str:
+        """A page that was kept. Raises RefusedError for one that was not, or not until now."""
+        if name not in self._pages:
+            raise missing(f"This page is gone: the last {PAGES} are kept. Ask for the explanation again.")
+        return self._pages[name]
+
+    def measure(self) -> bytes:
+        """The metrics."""
+        own = self.counters
+        own.rate.set(self.admission.rate)
+        own.waiting.set(self.admission.waiting)
+        own.in_flight.set(self.in_flight)
+        own.restarts.set(self.pool.restarts)
+        own.ready.set(self.is_ready)
+        return own.text()
+
+    def _check(self, texts: Sequence[str]) -> None:
+        """Raises RefusedError for too many texts, or too long ones, with the numbers."""
+        limits = self.limits
+        if len(texts) > limits.texts:
+            raise invalid(f"The request has {len(texts)} texts, and at most {limits.texts} are allowed. Send fewer.")
+        for number, text in enumerate(texts, start=1):
+            which = f"Text {number}" if len(texts) > 1 else "The text"
+            if len(text) > limits.characters:
+                raise invalid(
+                    f"{which} has {len(text):,} characters, and at most {limits.characters:,} are allowed. Divide it."
+                )
+            if text.count("\n") >= limits.lines:
+                raise invalid(f"{which} has more than {limits.lines:,} lines. Divide it.")
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise invalid(
+                    f"{which} has half of a surrogate pair, which does not stand for a character. Send whole pairs."
+                ) from None
+
+    def _finished(self, card: Card, reply: Reply) -> None:
+        self.admission.measured(reply.cost, reply.seconds)
+        self.counters.tokens.labels(card.name, "read").inc(reply.read)
+        self.counters.tokens.labels(card.name, "written").inc(reply.written)
+
+    def _count(self, change: int) -> None:
+        self.in_flight += change
+
+
+def _listed(cards: Sequence[Card]) -> str:
+    return ", ".join(f"{card.name} ({card.verb})" for card in cards)
+
+
+async def _left(request: Request) -> None:
+    """Wait until the client leaves. The body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,51 @@
+"""KServe's first interface: `:predict` and `:explain` of a model."""
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from foveate.service.body import answer, read
+from foveate.service.desk import Desk
+from foveate.service.keyring import Keyring
+from foveate.service.own_interface import Explain, explained
+from foveate.service.refused import invalid
+
+
+class Instances(msgspec.Struct):
+    """Texts; an explanation's instance may also be a mapping, with the fields of `/explain`."""
+
+    instances: list[str | dict[str, Any]]
+
+
+def routes(desk: Desk, keys: Keyring) -> list[Route]:
+    async def predict(request: Request) -> Response:
+        keys.require(request)
+        query = await read(request, Instances, desk.limits.body)
+        card = desk.card(name=request.path_params["name"])
+        texts = [instance for instance in query.instances if isinstance(instance, str)]
+        if len(texts) < len(query.instances):
+            raise invalid("Each instance is a text.")
+        reply = await desk.ask(request, card, texts, {})
+        return answer({"predictions": reply.values})
+
+    async def explain(request: Request) -> Response:
+        keys.require(request)
+        query = await read(request, Instances, desk.limits.body)
+        card = desk.card(name=request.path_params["name"])
+        explanations = []
+        for instance in query.instances:
+            fields = {"source": instance} if isinstance(instance, str) else instance
+            try:
+                one = msgspec.convert({**fields, "run": card.name}, Explain)
+            except msgspec.ValidationError as error:
+                raise invalid(f"An instance has another shape: {error}.") from None
+            explanations.append(await explained(desk, request, one))
+        return answer({"explanations": explanations})
+
+    return [
+        Route("/v1/models/{name}:predict", predict, methods=["POST"], name="predict"),
+        Route("/v1/models/{name}:explain", explain, methods=["POST"], name="explain instances"),
+    ]

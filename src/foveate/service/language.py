@@ -1,0 +1,51 @@
+"""Names and codes of languages."""
+
+NAMES = {
+    "ar": "Arabic",
+    "cs": "Czech",
+    "de": "German",
+    "el": "Greek",
+    "en": "English",
+    "es": "Spanish",
+    "fa": "Persian",
+    "fi": "Finnish",
+    "fr": "French",
+    "he": "Hebrew",
+    "hi": "Hindi",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "nl": "Dutch",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ru": "Russian",
+    "sv": "Swedish",
+    "tr": "Turkish",
+    "uk": "Ukrainian",
+    "zh": "Chinese",
+}
+
+
+def name_of(code: str) -> str:
+    """The English name of a language; an unknown code is its own name."""
+    return NAMES.get(code, code)
+
+
+def code_of(name: str) -> str:
+    """The code of a language that a client names by its code, with or without a region, or in English.
+
+    >>> code_of("fr_FR"), code_of("French"), code_of("auto")
+    ('fr', 'fr', 'auto')
+    """
+    by_name = {english.lower(): code for code, english in NAMES.items()}
+    return by_name.get(name.lower(), name.replace("_", "-").partition("-")[0].lower())
+
+
+def pair_of(name: str) -> tuple[str, str] | None:
+    """The languages in the name of a run such as `en-fr`.
+
+    >>> pair_of("en-fr"), pair_of("my-run")
+    (('en', 'fr'), None)
+    """
+    source, _, target = name.partition("-")
+    return (source, target) if source in NAMES and target in NAMES else None

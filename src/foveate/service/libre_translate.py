@@ -1,0 +1,117 @@
+"""LibreTranslate's interface: its clients are Weblate, extensions of browsers, and packages of many languages."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from foveate.service.body import answer, fields, shaped
+from foveate.service.desk import Desk
+from foveate.service.keyring import Keyring
+from foveate.service.language import code_of, name_of
+from foveate.service.message import Card, settings_of
+from foveate.service.refused import invalid
+
+ANY = "und"
+"""The code of a language that the run does not name."""
+AUTO = "auto"
+
+
+class Translate(msgspec.Struct):
+    q: str | list[str]
+    target: str
+    source: str = AUTO
+    format: str = "text"
+    alternatives: int = 0
+    api_key: str | None = None
+
+
+class Detect(msgspec.Struct):
+    q: str
+    api_key: str | None = None
+
+
+def routes(desk: Desk, keys: Keyring) -> list[Route]:
+    """`/languages`, `/frontend/settings` and `/health` need no key: clients ask them before they have one."""
+
+    async def translate(request: Request) -> Response:
+        values = await fields(request, desk.limits.body)
+        keys.require(request, values.get("api_key"))
+        query = shaped(values, Translate)
+        if query.format != "text":
+            raise invalid(f"The format {query.format!r} is not supported. Send plain text, with the format text.")
+        card = chosen(desk, query.source, query.target)
+        texts = [query.q] if isinstance(query.q, str) else query.q
+        reply = await desk.ask(request, card, texts, settings_of(alternatives=query.alternatives or None))
+        result: dict[str, object] = {"translatedText": _each(query.q, [value["text"] for value in reply.values])}
+        if not all(value["finished"] for value in reply.values):  # not of that interface: nothing is cut silently
+            result["finished"] = _each(query.q, [value["finished"] for value in reply.values])
+        if query.source == AUTO:
+            # There is one language that the run reads: nothing is detected.
+            result["detectedLanguage"] = _each(query.q, [_detected(card) for _ in texts])
+        if query.alternatives:
+            result["alternatives"] = _each(query.q, [value["alternatives"] for value in reply.values])
+        return answer(result)
+
+    async def detect(request: Request) -> Response:
+        values = await fields(request, desk.limits.body)
+        keys.require(request, values.get("api_key"))
+        shaped(values, Detect)
+        return answer([_detected(card) for card in desk.pool.cards if card.verb == "translate"])
+
+    async def languages(request: Request) -> Response:
+        targets: dict[str, list[str]] = {}
+        for card in desk.pool.cards:
+            if card.verb == "translate":
+                source, target = card.languages or (ANY, ANY)
+                targets.setdefault(source, []).append(target)
+        codes = dict.fromkeys([*targets, *(code for each in targets.values() for code in each)])
+        return answer([{"code": code, "name": name_of(code), "targets": targets.get(code, [])} for code in codes])
+
+    async def settings(request: Request) -> Response:
+        sources = [card.languages or (ANY, ANY) for card in desk.pool.cards if card.verb == "translate"]
+        source, target = sources[0] if sources else (ANY, ANY)
+        return answer(
+            {
+                "apiKeys": keys.needed,
+                "charLimit": desk.limits.characters,
+                "frontendTimeout": 500,
+                "keyRequired": keys.needed,
+                "language": {
+                    "source": {"code": source, "name": name_of(source)},
+                    "target": {"code": target, "name": name_of(target)},
+                },
+                "suggestions": False,
+                "supportedFilesFormat": [],
+            }
+        )
+
+    return [
+        Route("/translate", translate, methods=["POST"], name="translate"),
+        Route("/detect", detect, methods=["POST"], name="detect"),
+        Route("/languages", languages, name="languages"),
+        Route("/frontend/settings", settings, name="frontend settings"),
+    ]
+
+
+def chosen(desk: Desk, source: str, target: str) -> Card:
+    """The run that translates from one language into another; "auto" is any. Raises RefusedError if there is none."""
+    source, target = code_of(source), code_of(target)
+    cards = [card for card in desk.pool.cards if card.verb == "translate"]
+    for card in cards:
+        reads, writes = card.languages or (None, None)
+        if reads is None or (source in (AUTO, reads) and target == writes):
+            return card
+    if not cards:
+        return desk.card("translate")
+    known = ", ".join("-".join(card.languages or ()) for card in cards)
+    raise invalid(f"No run translates from {source} into {target}. This service has {known}.")
+
+
+def _detected(card: Card) -> dict[str, object]:
+    return {"confidence": 0.0, "language": (card.languages or (ANY, ANY))[0]}
+
+
+def _each(query: str | list[str], values: list[object]) -> object:
+    """One value for one text, a list for a list."""
+    return values[0] if isinstance(query, str) else values

@@ -1,0 +1,234 @@
+"""The process that holds the models: it answers questions in the order of their coming, several at once."""
+
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foveate.config import permit
+from foveate.errors import FoveateError
+from foveate.service.admission import cost
+from foveate.service.language import pair_of
+from foveate.service.message import (
+    Beat,
+    Card,
+    Drop,
+    Failed,
+    FromModel,
+    Part,
+    Question,
+    Ready,
+    Refusal,
+    Reply,
+    packed,
+    receive,
+)
+from foveate.tasks.served import Answered, Served, StoppedError
+
+MOST_TEXTS = 64
+"""Texts that are answered together."""
+WARM = 8
+"""Texts by which the speed is first measured."""
+BEAT = 1.0
+"""Seconds between two signs of life while nothing is to be done."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The runs of a model process by name, and how they compute."""
+
+    runs: tuple[tuple[str, str], ...]
+    precision: str = "float32"
+    threads: int | None = None
+    tune: bool = True
+    modules: tuple[str, ...] = ()
+    """The user's modules that configurations may name."""
+
+
+def main(connection: socket.socket, setup: Setup) -> None:
+    """Load the runs, say so, and answer until the front ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the front ends this one
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    process = ModelProcess(connection)
+    try:
+        with permit(*setup.modules):
+            process.load(setup)
+    except FoveateError as error:
+        process.send(Failed(str(error), error.exit_code))
+        return
+    process.work()
+
+
+class ModelProcess:
+    """Reads questions in one thread and answers them in another, which alone calls the models."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.models: dict[str, Served] = {}
+        self.waiting: deque[tuple[Question, float]] = deque()
+        self.dropped: set[int] = set()
+        self.changed = threading.Condition()
+        self.ended = False
+        self._sending = threading.Lock()
+
+    def load(self, setup: Setup) -> None:
+        """Load the runs and let each answer once. Raises FoveateError for a run that cannot be served."""
+        import torch
+
+        from foveate import machine
+
+        if setup.threads:
+            torch.set_num_threads(setup.threads)
+        if setup.tune:
+            machine.tune()
+        cards = [self._loaded(name, run, setup.precision) for name, run in setup.runs]
+        self.send(Ready(cards))
+
+    def work(self) -> None:
+        """Answer until the front ends."""
+        threading.Thread(target=self._read, daemon=True).start()
+        while True:
+            with self.changed:
+                while not self.waiting and not self.ended:
+                    if not self.changed.wait(BEAT):
+                        self.send(Beat())
+                if self.ended:
+                    return
+                questions = self._next()
+            self._answer(questions)
+
+    def send(self, message: FromModel) -> None:
+        """Send a message; nothing is sent to a front that has ended."""
+        try:
+            with self._sending:
+                self.connection.sendall(packed(message))
+        except OSError:
+            self.ended = True
+
+    def _loaded(self, name: str, run: str, precision: str) -> Card:
+        from foveate.storage.manifest import file_digest
+        from foveate.storage.run import read_run
+        from foveate.storage.shipped import run_folder
+        from foveate.tasks import task_of
+
+        folder = run_folder(run)
+        model = task_of(read_run(folder)).side.served(run, precision=precision, note=lambda sentence: None)
+        text, settings = model.sample
+        model.answer([text], settings)  # the first one prepares kernels
+        texts = [text] * WARM
+        started = time.perf_counter()
+        model.answer(texts, settings)
+        speed = cost("answer", texts, settings) / (time.perf_counter() - started)
+        self.models[name] = model
+        weights = folder / "model.safetensors"
+        return Card(
+            name=name,
+            verb=model.verb,
+            folder=folder.name,
+            digest=file_digest(weights) if weights.exists() else "",
+            parameters=sum(weight.numel() for weight in model.reader.model.parameters()),
+            languages=pair_of(name) if model.verb == "translate" else None,
+            created=int((weights if weights.exists() else folder).stat().st_mtime),
+            settings=model.settings,
+            speed=speed,
+        )
+
+    def _read(self) -> None:
+        while True:
+            message = receive(self.connection)
+            with self.changed:
+                if message is None:
+                    self.ended = True
+                elif isinstance(message, Drop):
+                    self.dropped.add(message.number)
+                else:
+                    self.waiting.append((message, time.monotonic() + message.left))
+                self.changed.notify()
+                if message is None:
+                    return
+
+    def _next(self) -> list[Question]:
+        """The oldest question, and all others that can be answered in the same batch."""
+        self._discard()
+        if not self.waiting:
+            return []
+        first, _ = self.waiting[0]
+        together, texts = [], 0
+        for question, until in list(self.waiting):
+            alike = question.kind == first.kind == "answer" and question.run == first.run
+            alike = alike and question.settings == first.settings and texts + len(question.texts) <= MOST_TEXTS
+            if question is first or alike:
+                together.append(question)
+                texts += len(question.texts)
+                self.waiting.remove((question, until))
+        return together
+
+    def _discard(self) -> None:
+        """Forget the questions whose answer nobody waits for."""
+        now, others = time.monotonic(), deque[tuple[Question, float]]()
+        for question, until in self.waiting:
+            if question.number in self.dropped:
+                self.dropped.discard(question.number)
+            elif until <= now:
+                self.send(Refusal(question.number, 504, "The deadline has passed."))
+            else:
+                others.append((question, until))
+        self.waiting = others
+        if not others:
+            self.dropped.clear()
+
+    def _answer(self, questions: Sequence[Question]) -> None:
+        """Answer together; one question that cannot be answered does not harm the others."""
+        started = time.perf_counter()
+        try:
+            answers = self._answers(questions)
+        except StoppedError:
+            return
+        except Exception as error:
+            if len(questions) > 1:
+                for question in questions:
+                    self._answer([question])
+            else:
+                self.send(Refusal(questions[0].number, *_reason(error)))
+            return
+        seconds = time.perf_counter() - started
+        total = sum(question.cost for question in questions)
+        for question in questions:
+            own, answers = answers[: len(question.texts)], answers[len(question.texts) :]
+            values = [answer.value for answer in own]
+            read, written = sum(answer.read for answer in own), sum(answer.written for answer in own)
+            self.send(Reply(question.number, values, read, written, total, seconds))
+
+    def _answers(self, questions: Sequence[Question]) -> list[Answered]:
+        if not questions:
+            return []
+        first = questions[0]
+        model = self.models[first.run]
+        if first.kind == "explain":
+            return [Answered(model.explain(text, first.settings)) for text in first.texts]
+        if first.kind == "stream":
+            return [model.stream(first.texts[0], first.settings, lambda part: self._tell(first.number, part))]
+        texts = [text for question in questions for text in question.texts]
+        return model.answer(texts, first.settings)
+
+    def _tell(self, number: int, part: str) -> None:
+        if number in self.dropped or self.ended:
+            self.dropped.discard(number)
+            raise StoppedError
+        if part:
+            self.send(Part(number, part))
+
+
+def _reason(error: Exception) -> tuple[int, str]:
+    """The status and the words for an error: users can mend those of ours."""
+    if isinstance(error, FoveateError):
+        return 422, str(error)
+    traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return 503, "There is not enough memory for this request. Send shorter texts, or fewer at once."
+    return 500, "The model failed. The reason is in the service's log."

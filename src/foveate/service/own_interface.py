@@ -1,0 +1,81 @@
+"""Our own interface: `/tag`, `/classify`, `/fill`, `/generate`, and `/explain`, an answer with its weights."""
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from foveate.service.body import answer, read
+from foveate.service.desk import Desk
+from foveate.service.keyring import Keyring
+from foveate.service.message import settings_of
+from foveate.service.refused import invalid
+
+VERBS = ("tag", "classify", "fill", "generate")
+
+
+class Ask(msgspec.Struct, forbid_unknown_fields=True):
+    """`text`, or several; `run` is needed only where several can do the same."""
+
+    text: str | list[str]
+    run: str | None = None
+    settings: dict[str, Any] = {}
+
+
+class Explain(msgspec.Struct, forbid_unknown_fields=True):
+    """See `foveate.tasks.served.Served.explain`."""
+
+    source: str
+    target: str | None = None
+    run: str | None = None
+    site: str | int | None = None
+    head: int | None = None
+    words: bool = True
+    top: int | None = None
+    page: bool = False
+
+
+def routes(desk: Desk, keys: Keyring) -> list[Route]:
+    def of(verb: str) -> Route:
+        async def endpoint(request: Request) -> Response:
+            keys.require(request)
+            query = await read(request, Ask, desk.limits.body)
+            card = desk.card(verb, query.run)
+            texts = [query.text] if isinstance(query.text, str) else query.text
+            reply = await desk.ask(request, card, texts, query.settings)
+            return answer(reply.values[0] if isinstance(query.text, str) else reply.values)
+
+        return Route(f"/{verb}", endpoint, methods=["POST"], name=verb)
+
+    async def explain(request: Request) -> Response:
+        keys.require(request)
+        query = await read(request, Explain, desk.limits.body)
+        return answer(await explained(desk, request, query))
+
+    return [*map(of, VERBS), Route("/explain", explain, methods=["POST"], name="explain")]
+
+
+async def explained(desk: Desk, request: Request, query: Explain) -> dict[str, Any]:
+    """The answer with its weights; `page` is the path of the viewer's page of this answer."""
+    if query.top is not None and query.top < 1:
+        raise invalid(f"top is a number of weights in each row, 1 or more, got {query.top}.")
+    card = desk.card(None if query.run else "translate" if _translates(desk) else None, query.run)
+    settings = settings_of(
+        target=query.target,
+        site=query.site,
+        head=query.head,
+        words=query.words,
+        top=query.top,
+        page=query.page or None,
+    )
+    reply = await desk.ask(request, card, [query.source], settings, kind="explain")
+    result = dict(reply.values[0])
+    if "page" in result:
+        result["page"] = desk.keep(result["page"])
+    return {"run": card.name, "digest": card.digest, **result}
+
+
+def _translates(desk: Desk) -> bool:
+    return any(card.verb == "translate" for card in desk.pool.cards)

@@ -1,0 +1,132 @@
+"""Start and end of a service."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import uvicorn
+
+from foveate.errors import FoveateError, SetupError
+from foveate.service.admission import Limits
+from foveate.service.desk import Desk
+from foveate.service.front import Door, application
+from foveate.service.keyring import Keyring
+from foveate.service.model_pool import ModelPool
+from foveate.service.model_process import Setup
+
+LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
+BACKLOG = 2048
+
+
+@dataclass(frozen=True)
+class Service:
+    """The runs to serve, and the address."""
+
+    setup: Setup
+    address: str = "127.0.0.1"
+    port: int = 8080
+    processes: int = 1
+    keys: Keyring = field(default_factory=Keyring)
+    origins: tuple[str, ...] = ()
+    limits: Limits = Limits()
+
+    @property
+    def is_local(self) -> bool:
+        return self.address in ("127.0.0.1", "localhost", "::1")
+
+
+def run(service: Service, *, note: Callable[[str], None], log: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C; then no request is admitted, and those that were are answered.
+
+    Raises SetupError where the address is in use or a run cannot be loaded.
+    """
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        uvloop.install()
+    asyncio.run(_run(service, note, log))
+
+
+async def _run(service: Service, note: Callable[[str], None], log: Callable[[str], None]) -> None:
+    listener = _listening(service.address, service.port)
+    pool = ModelPool(service.setup, service.processes, note)
+    try:
+        await pool.begin()
+        desk = Desk(pool, service.limits)
+        desk.admission.begin(min(card.speed for card in pool.cards))
+        hosts = LOCAL if service.is_local else None
+        app = application(desk, service.keys, Door(hosts, frozenset(service.origins)), log)
+        config = uvicorn.Config(
+            app,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            lifespan="off",
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=5,
+        )
+        server = _Server(config)
+        address = f"http://{service.address}:{listener.getsockname()[1]}"
+        names = ", ".join(f"{card.name} ({card.verb})" for card in pool.cards)
+        loop = asyncio.get_running_loop()
+        closing = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, closing.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: asyncio.ensure_future(_reload(pool, note)))
+        note(f"{address} serves {names}. Ctrl-C ends it.")
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        await asyncio.wait({serving, asyncio.ensure_future(closing.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        desk.draining = True
+        if desk.in_flight:
+            note(f"The service is closing: {desk.in_flight} requests are answered first.")
+        await _drained(desk, service.limits.drain)
+        server.should_exit = True
+        await serving
+    finally:
+        await pool.close()
+        listener.close()
+
+
+async def _drained(desk: Desk, most: float) -> None:
+    """Wait until all admitted requests are answered, at most some seconds. Others are told meanwhile that the service
+    is closing.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + most
+    while desk.in_flight and loop.time() < until:
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(0.1)  # the last answers are written
+
+
+async def _reload(pool: ModelPool, note: Callable[[str], None]) -> None:
+    try:
+        await pool.reload()
+        note("The runs were loaded anew.")
+    except FoveateError as error:
+        note(f"The runs were not loaded anew, and the old ones go on: {error}")
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to us: uvicorn would close the door before the admitted requests are answered."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listening(address: str, port: int) -> socket.socket:
+    """A listening socket. Raises SetupError if the address cannot be used."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address, port))
+    except OSError as error:
+        listener.close()
+        raise SetupError(
+            f"{address}:{port} cannot be used: {error.strerror}. Choose another --port; 0 takes a free one."
+        ) from error
+    return listener

@@ -1,0 +1,92 @@
+"""A translator behind an address."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from foveate.decode import BeamConfig, DecodeConfig, GreedyConfig
+from foveate.errors import UsageError
+from foveate.inspect import Trace
+from foveate.tasks.served import Answered, Served, require_settings, whole
+from foveate.tasks.translate.paragraph import Paragraph, ParagraphTranslator
+from foveate.tasks.translate.use import Translation, Translator, trace_of
+
+DIVIDER = re.compile(r"=+[A-Z_]+=+")
+"""A line by which clients divide the parts of one message, such as `==WEBLATE_PART==`: it is not translated."""
+WIDEST = 16
+"""The largest beam of a request."""
+
+
+class ServedTranslator(Served):
+    """Translates texts line by line, and lines of several sentences sentence by sentence where the model learned so.
+    Empty lines and dividers stay as they are.
+    """
+
+    verb = "translate"
+    settings = ("beam", "alternatives")
+    reader: Translator
+
+    def __init__(self, reader: Translator, folder: Path) -> None:
+        super().__init__(reader)
+        self.paragraphs = ParagraphTranslator(reader, folder, note=lambda sentence: None)
+
+    def answer(self, texts: Sequence[str], settings: Mapping[str, Any]) -> list[Answered]:
+        """`{"text": …, "finished": …, "alternatives": […]}`: these are further hypotheses of a text of one sentence."""
+        require_settings(settings, self.settings)
+        more = 0 if settings.get("alternatives") in (None, 0) else whole(settings, "alternatives", 0, WIDEST - 1)
+        config = _wide(self.reader.config, settings, more)
+        lines = [text.split("\n") for text in texts]
+        spoken = [line for text in lines for line in text if _is_spoken(line)]
+        done = iter(self.paragraphs.translate(spoken, config=config))
+        return [
+            self._joined([(line, next(done) if _is_spoken(line) else None) for line in text], more) for text in lines
+        ]
+
+    def traced(self, text: str, settings: Mapping[str, Any]) -> tuple[Trace, dict[str, Any]]:
+        target = settings.get("target")
+        if target is None:
+            translation = self.reader.translate(text)
+        elif isinstance(target, str):
+            translation = self.reader.forced(text, target)
+        else:
+            raise UsageError(f"target is a text, got {target!r}.")
+        trace = trace_of(self.reader, translation)
+        return trace, {"text": translation.text, "log_probability": translation.hypotheses[0].log_probability}
+
+    def tokens(self, text: str) -> int:
+        return len(self.reader.source_tokeniser.encode(text))
+
+    def _joined(self, lines: Sequence[tuple[str, Paragraph | None]], more: int) -> Answered:
+        """A text's lines as one again."""
+        parts = [part for _, done in lines if done is not None for part in done.parts]
+        value = {
+            "text": "\n".join(line if done is None else done.text for line, done in lines),
+            "finished": all(part.finished for part in parts),
+        }
+        if more:
+            value["alternatives"] = list(parts[0].texts[1 : more + 1]) if len(lines) == len(parts) == 1 else []
+        read = sum(self.tokens(part.source) for part in parts)
+        return Answered(value, read, sum(map(_written, parts)))
+
+
+def _is_spoken(line: str) -> bool:
+    return bool(line.strip()) and not DIVIDER.fullmatch(line.strip())
+
+
+def _written(part: Translation) -> int:
+    return len(part.hypotheses[0].tokens) if part.hypotheses else 0
+
+
+def _wide(config: DecodeConfig, settings: Mapping[str, Any], more: int) -> DecodeConfig:
+    """The configuration with the beam of a request, which is wide enough for its alternatives."""
+    usual = config.beam if isinstance(config, BeamConfig) else 1
+    beam = max(whole(settings, "beam", usual, WIDEST), more + 1)
+    if beam == usual and not more:
+        return config
+    common = {name: getattr(config, name) for name in ("max_length", "min_length", "no_repeat_ngram", "forbid")}
+    if beam == 1:
+        return GreedyConfig(**common)
+    wide = config if isinstance(config, BeamConfig) else BeamConfig(**common)
+    return replace(wide, beam=beam, num_best=more + 1)

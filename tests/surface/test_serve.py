@@ -1,0 +1,371 @@
+"""The service: its interfaces with the clients that people use, refusals, and what it promises under load."""
+
+import concurrent.futures
+import json
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+from deep_translator import LibreTranslator
+from libretranslatepy import LibreTranslateAPI
+from tests.surface.conftest import call
+from tests.surface.service_process import ALL, ServiceProcess
+
+from foveate import Translator
+
+KEY = "0123456789abcdef0123"
+SENTENCES = ["The black cat sleeps.", "A man is riding a bicycle.", "Good morning.", "I read a book in the garden."]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[ServiceProcess]:
+    with ServiceProcess(*ALL, "--wait", "20") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text(f"# two keys\n{KEY}\nanother-key-of-somebody\n")
+    with ServiceProcess("en-fr", "--api-key-file", str(keys), "--quiet") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, str]:
+    """What the model writes without a service."""
+    translator = Translator.load("en-fr")
+    return {sentence: translator.translate(sentence).text for sentence in SENTENCES}
+
+
+def test_libre_translate_by_json_form_and_query_string(service: ServiceProcess, alone: dict[str, str]) -> None:
+    asked = {"q": SENTENCES[0], "source": "en", "target": "fr"}
+    by_json = service.client.post("/translate", json=asked)
+    by_form = service.client.post("/translate", data=asked)
+    by_query = service.client.post("/translate", params=asked)
+    for response in (by_json, by_form, by_query):
+        assert response.json() == {"translatedText": alone[SENTENCES[0]]}
+    several = service.client.post("/translate", json={**asked, "q": SENTENCES, "source": "auto"}).json()
+    assert several["translatedText"] == [alone[sentence] for sentence in SENTENCES]
+    assert [each["language"] for each in several["detectedLanguage"]] == ["en"] * 4
+    more = service.client.post("/translate", json={**asked, "alternatives": 2}).json()
+    assert len(more["alternatives"]) == 2
+    assert more["translatedText"] not in more["alternatives"]
+
+
+def test_lines_and_dividers_stay(service: ServiceProcess, alone: dict[str, str]) -> None:
+    text = f"{SENTENCES[0]}\n\n==WEBLATE_PART==\n{SENTENCES[2]}\n"
+    response = service.client.post("/translate", json={"q": text, "source": "en", "target": "fr"})
+    assert response.json()["translatedText"] == f"{alone[SENTENCES[0]]}\n\n==WEBLATE_PART==\n{alone[SENTENCES[2]]}\n"
+
+
+@pytest.mark.parametrize("key", ["", KEY], ids=["without a key", "with a key"])
+def test_clients_of_libre_translate(
+    key: str, service: ServiceProcess, guarded: ServiceProcess, alone: dict[str, str]
+) -> None:
+    address = (guarded if key else service).address
+    client = LibreTranslateAPI(f"{address}/", api_key=key or None)
+    assert client.translate(SENTENCES[0], "en", "fr") == alone[SENTENCES[0]]
+    assert {language["code"] for language in client.languages()} == {"en", "fr"}
+    assert client.detect(SENTENCES[0])[0]["language"] == "en"
+    deep = LibreTranslator(
+        source="en", target="fr", base_url=f"{address}/", api_key=key or "none", custom_url=f"{address}/"
+    )
+    assert deep.translate(SENTENCES[0]) == alone[SENTENCES[0]]
+
+
+@pytest.mark.parametrize("key", ["", KEY], ids=["without a key", "with a key"])
+def test_client_of_openai(key: str, service: ServiceProcess, guarded: ServiceProcess, alone: dict[str, str]) -> None:
+    address = (guarded if key else service).address
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key=key or "none", max_retries=0)
+    assert "en-fr" in [model.id for model in client.models.list()]
+    assert client.models.retrieve("en-fr").digest == client.models.list().data[0].digest  # type: ignore[attr-defined]
+    messages = [{"role": "system", "content": "Translate."}, {"role": "user", "content": SENTENCES[0]}]
+    whole = client.chat.completions.create(model="en-fr", messages=messages)  # type: ignore[arg-type]
+    assert whole.choices[0].message.content == alone[SENTENCES[0]]
+    assert whole.usage
+    assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
+    stream = client.chat.completions.create(  # type: ignore[call-overload]
+        model="en-fr", messages=messages, stream=True, stream_options={"include_usage": True}
+    )
+    chunks = list(stream)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == alone[SENTENCES[0]]
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+    with pytest.raises(openai.NotFoundError, match="Did you mean 'en-fr'"):
+        client.chat.completions.create(model="en-f", messages=messages)  # type: ignore[arg-type]
+
+
+def test_a_language_model_streams_what_it_writes(service: ServiceProcess) -> None:
+    client = openai.OpenAI(base_url=f"{service.address}/v1", api_key="none", max_retries=0)
+    for settings in ({"temperature": 0.0}, {"temperature": 1.0, "seed": 3}):
+        whole = client.completions.create(model="gpt", prompt="ab", max_tokens=20, **settings)  # type: ignore[call-overload]
+        parts = list(
+            client.completions.create(model="gpt", prompt="ab", max_tokens=20, stream=True, **settings)  # type: ignore[call-overload]
+        )
+        assert "".join(part.choices[0].text for part in parts) == whole.choices[0].text != ""
+        assert len(parts) > 3, "the text comes in parts"
+        assert whole.choices[0].finish_reason == "length" == parts[-1].choices[0].finish_reason
+    end = whole.choices[0].text[5]
+    cut = client.completions.create(model="gpt", prompt="ab", max_tokens=20, stop=end, **settings)  # type: ignore[call-overload]
+    assert cut.choices[0].text == whole.choices[0].text.partition(end)[0]
+    assert cut.choices[0].finish_reason == "stop"
+
+
+def test_own_interface_and_weights(service: ServiceProcess, alone: dict[str, str]) -> None:
+    tagged = service.client.post("/tag", json={"text": ["a b c", ""]}).json()
+    assert [len(one["tags"]) for one in tagged] == [3, 0]
+    label = service.client.post("/classify", json={"text": "a b", "run": "labels"}).json()
+    assert label["label"] in label["probabilities"]
+    assert sum(label["probabilities"].values()) == pytest.approx(1)
+    filled = service.client.post("/fill", json={"text": "a ___ b", "settings": {"best": 3}}).json()
+    assert [len(gap) for gap in filled["gaps"]] == [3]
+    made = service.client.post("/explain", json={"source": SENTENCES[0], "page": True}).json()
+    assert made["text"] == alone[SENTENCES[0]]
+    assert made["log_probability"] < 0
+    assert len(made["digest"]) == 64
+    assert len(made["weights"]) == len(made["rows"])
+    assert {len(row) for row in made["weights"]} == {len(made["columns"])}
+    for row in made["weights"]:
+        assert sum(row) == pytest.approx(1, abs=1e-3)
+    assert made["links"].startswith("0-0")
+    page = service.client.get(made["page"])
+    assert page.status_code == 200
+    assert "sandbox" in page.headers["content-security-policy"]
+    top = service.client.post("/explain", json={"source": SENTENCES[0], "target": "Le chat dort.", "top": 2}).json()
+    assert top["text"] == "Le chat dort."
+    assert {len(row) for row in top["largest"]} == {2}
+    assert "weights" not in top
+    for run, text in (("tags", "a b c"), ("labels", "a b c"), ("gpt", "abc"), ("gaps", "a ___ b")):
+        explained = service.client.post("/explain", json={"source": text, "run": run})
+        assert explained.status_code == 200, explained.text
+        assert explained.json()["weights"]
+
+
+def test_kserve(service: ServiceProcess, alone: dict[str, str]) -> None:
+    assert service.client.get("/v1/models/en-fr").json()["ready"] is True
+    predicted = service.client.post("/v1/models/en-fr:predict", json={"instances": SENTENCES[:2]}).json()
+    assert [one["text"] for one in predicted["predictions"]] == [alone[sentence] for sentence in SENTENCES[:2]]
+    instances = [SENTENCES[0], {"source": SENTENCES[0], "words": False}]
+    by_words, by_pieces = service.client.post("/v1/models/en-fr:explain", json={"instances": instances}).json()[
+        "explanations"
+    ]
+    assert len(by_words["columns"]) <= len(by_pieces["columns"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/translate", b"{", 400, "not JSON"),
+        ("/translate", b'{"q": "a"}', 422, "target"),
+        ("/translate", b'{"q": 5, "target": "fr"}', 422, "Expected"),
+        ("/translate", b'{"q": "a", "target": "de"}', 422, "en-fr"),
+        ("/translate", b'{"q": "a", "target": "fr", "format": "html"}', 422, "plain text"),
+        ("/translate", b'{"q": "\\ud800", "target": "fr"}', 400, "not JSON"),
+        ("/translate", b"\xff\xfe{}", 400, "not JSON"),
+        ("/translate", b"[" * 100_000, 422, "object"),
+        ("/translate", b'{"q": ' + b"[" * 100_000, 400, "recursion"),
+        ("/explain", b'{"source": "a", "sites": 1}', 422, "sites"),
+        ("/explain", b'{"source": ""}', 422, "empty"),
+        ("/explain", b'{"source": "a", "site": "decoder"}', 422, "decoder"),
+        ("/tag", b'{"text": "a", "run": "gpt"}', 422, "can generate"),
+        ("/tag", b'{"text": "a", "settings": {"bean": 2}}', 422, "bean"),
+        ("/fill", b'{"text": "a b"}', 422, "gap"),
+        ("/v1/completions", b'{"model": "gpt", "prompt": "a", "n": 2}', 400, "n = 2"),
+        ("/v1/completions", b'{"model": "gpt", "prompt": "a", "temperature": 9}', 422, "temperature"),
+        ("/v1/chat/completions", b'{"model": "tags", "messages": []}', 404, "/tag"),
+        ("/nowhere", b"{}", 404, "path"),
+    ],
+)
+def test_refusals_say_what_is_wrong(service: ServiceProcess, path: str, body: bytes, status: int, words: str) -> None:
+    response = service.client.post(path, content=body, headers={"content-type": "application/json"})
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert words in (error["message"] if path.startswith("/v1") else error)
+
+
+def test_limits_say_the_numbers(service: ServiceProcess) -> None:
+    asked = {"source": "en", "target": "fr"}
+    for q, words in ((["a"] * 129, "129"), ("a" * 20_001, "20,001"), ("a\n" * 2_000, "2,000 lines")):
+        response = service.client.post("/translate", json={**asked, "q": q})
+        assert response.status_code == 422
+        assert words in response.json()["error"]
+    cut = service.client.post("/translate", json={**asked, "q": "word " * 2_000}).json()
+    assert cut["finished"] is False
+    large = service.client.post("/translate", content=b"x" * 1_000_001)
+    assert large.status_code == 413
+    long = service.client.post("/fill", json={"text": ["a ___", "a ___" * 100]}).json()["error"]
+    assert "Text 2" in long
+    assert "32" in long
+
+
+def test_who_may_ask(service: ServiceProcess, guarded: ServiceProcess) -> None:
+    asked = {"q": "Hello", "source": "en", "target": "fr"}
+    assert guarded.client.post("/translate", json=asked).status_code == 401
+    wrong = {"authorization": "Bearer 0123456789abcdef0124"}
+    assert guarded.client.post("/translate", json=asked, headers=wrong).status_code == 403
+    for headers in ({"authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}):
+        assert guarded.client.post("/translate", json=asked, headers=headers).status_code == 200
+    assert guarded.client.post("/translate", json={**asked, "api_key": KEY}).status_code == 200
+    for path in ("/languages", "/frontend/settings", "/health", "/", "/about"):
+        assert guarded.client.get(path).status_code == 200
+    for path in ("/metrics", "/v1/models"):
+        assert guarded.client.get(path).status_code == 401
+    assert service.client.get("/languages", headers={"host": "evil.example"}).status_code == 421
+    assert service.client.get("/languages", headers={"origin": "http://evil.example"}).status_code == 403
+    assert not any("{" in line for line in guarded.lines), "--quiet"
+
+
+def test_the_log_has_neither_texts_nor_keys(service: ServiceProcess) -> None:
+    secret = "Xyzzy-plugh"
+    service.client.post("/translate", params={"q": secret, "source": "en", "target": "fr", "api_key": secret})
+    traced = service.client.get("/languages", headers={"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-01"})
+    line = service.wait_for(traced.headers["x-request-id"])
+    assert json.loads(line)["traceparent"].startswith("00-4bf9")
+    assert json.loads(line)["route"] == "languages"
+    assert not any(secret in line for line in service.lines)
+    metrics = service.client.get("/metrics").text
+    assert 'foveate_requests_total{route="translate",status="200"}' in metrics
+    assert secret not in metrics
+
+
+def test_neighbours_do_not_change_an_answer(service: ServiceProcess, alone: dict[str, str]) -> None:
+    """Answers of many clients at once are those of one, and a text that is refused harms nobody beside it."""
+    numbers = range(60)
+    asked = [random.Random(number).choice(SENTENCES) for number in numbers]
+    gaps = service.client.post("/fill", json={"text": "a ___ b"}).json()
+
+    def ask(number: int) -> tuple[httpx.Response, httpx.Response]:
+        body = {"q": asked[number], "source": "en", "target": "fr"}
+        text = "a ___ b" if number % 4 else "a ___ b" * 100
+        return service.client.post("/translate", json=body), service.client.post("/fill", json={"text": text})
+
+    with concurrent.futures.ThreadPoolExecutor(30) as clients:
+        responses = list(clients.map(ask, numbers))
+    for number, (translated, filled) in zip(numbers, responses, strict=True):
+        assert translated.json() == {"translatedText": alone[asked[number]]}
+        if number % 4:
+            assert filled.json() == gaps
+        else:
+            assert filled.status_code == 422
+
+
+def test_malformed_requests_never_fail_the_service(service: ServiceProcess) -> None:
+    """Mutations of good requests get an answer or a refusal, and never a status of 500 or more."""
+    noise = random.Random(0)
+    good = [
+        ("/translate", b'{"q": ["Hello", "a"], "source": "en", "target": "fr", "alternatives": 1}'),
+        ("/explain", b'{"source": "a cat", "site": 0, "head": 0, "top": 1}'),
+        ("/v1/completions", b'{"model": "gpt", "prompt": "a", "max_tokens": 2, "temperature": 0.5, "stream": true}'),
+        ("/v1/chat/completions", b'{"model": "en-fr", "messages": [{"role": "user", "content": "a"}]}'),
+        ("/fill", b'{"text": "a ___", "settings": {"best": 2}}'),
+        ("/v1/models/en-fr:explain", b'{"instances": ["a", {"source": "b"}]}'),
+    ]
+    values = [b"null", b"-1", b"1e999", b"[]", b"{}", b'"\\u0000"', b"true", b"99999999999999999999", b'"\\udc00"']
+    kinds = ["application/json", "application/x-www-form-urlencoded", "text/plain", "multipart/form-data"]
+    for number in range(400):
+        path, body = noise.choice(good)
+        content = bytearray(body)
+        for _ in range(noise.randint(1, 3)):
+            place = noise.randrange(len(content) + 1)
+            content[place : place + noise.randint(0, 6)] = noise.choice([noise.randbytes(2), noise.choice(values)])
+        kind = kinds[0] if number % 5 else noise.choice(kinds)
+        response = service.client.post(path, content=bytes(content), headers={"content-type": kind})
+        assert response.status_code < 500, (path, bytes(content), response.text)
+    assert service.client.get("/health").status_code == 200
+
+
+def test_raw_nonsense_does_not_stop_the_service(service: ServiceProcess) -> None:
+    host, port = service.address.removeprefix("http://").split(":")
+    for content in (b"\0" * 100, b"GET / HTTP/9.9\r\n\r\n", b"POST /translate HTTP/1.1\r\nContent-Length: -5\r\n\r\n"):
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(content)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):
+                pass
+    assert service.client.get("/health").status_code == 200
+
+
+def test_a_model_process_that_dies_is_started_again(alone: dict[str, str]) -> None:
+    """Every request gets an answer or a 503, and the service is back within seconds."""
+    with ServiceProcess("en-fr", "--wait", "60", "--timeout", "120") as service:
+        asked = {"q": [sentence for sentence in SENTENCES for _ in range(10)], "source": "en", "target": "fr"}
+        with concurrent.futures.ThreadPoolExecutor(8) as clients:
+            waiting = [clients.submit(service.client.post, "/translate", json=asked) for _ in range(8)]
+            time.sleep(0.3)
+            (model,) = service.children
+            os.kill(model, signal.SIGKILL)
+            responses = [each.result() for each in waiting]
+        assert {response.status_code for response in responses} <= {200, 503}
+        assert any(response.status_code == 503 for response in responses)
+        service.wait_for("is started again")
+        until = time.monotonic() + 60
+        while service.client.get("/health").status_code != 200 and time.monotonic() < until:
+            time.sleep(0.05)
+        response = service.client.post("/translate", json={"q": SENTENCES[0], "source": "en", "target": "fr"})
+        assert response.json() == {"translatedText": alone[SENTENCES[0]]}
+
+        # A reload exchanges the process without losing a request.
+        before = service.children
+        with concurrent.futures.ThreadPoolExecutor(5) as clients:
+            steady = [clients.submit(service.client.post, "/translate", json=asked) for _ in range(5)]
+            reloaded = service.client.post("/admin/reload", timeout=60)
+            assert reloaded.status_code == 200
+            assert reloaded.json()["data"][0]["id"] == "en-fr"
+            assert {each.result().status_code for each in steady} == {200}
+        assert service.children != before
+
+        # SIGTERM: what was admitted is answered, and what comes later is told that the service closes.
+        with concurrent.futures.ThreadPoolExecutor(30) as clients:
+            admitted = [clients.submit(service.client.post, "/translate", json=asked) for _ in range(12)]
+            while "foveate_requests_in_flight 12.0" not in service.client.get("/metrics").text:
+                time.sleep(0.02)
+            service.process.send_signal(signal.SIGTERM)
+            service.wait_for("closing")
+            late = service.client.post("/translate", json=asked)
+            assert late.status_code == 503
+            assert service.client.get("/health/ready").status_code == 503
+            assert service.client.get("/health/live").status_code == 200
+            assert [each.result().status_code for each in admitted] == [200] * 12
+        assert service.end() == 0
+
+
+def test_overload_is_refused_at_once() -> None:
+    with ServiceProcess("en-fr", "--wait", "0.5") as service:
+        asked = {"q": SENTENCES * 8, "source": "en", "target": "fr"}
+
+        def ask(number: int) -> tuple[int, float, str]:
+            started = time.monotonic()
+            with httpx.Client(timeout=60) as client:
+                response = client.post(f"{service.address}/translate", json=asked)
+            return response.status_code, time.monotonic() - started, response.headers.get("retry-after", "")
+
+        service.client.post("/translate", json=asked)
+        with concurrent.futures.ThreadPoolExecutor(40) as clients:
+            outcomes = list(clients.map(ask, range(80)))
+        statuses = [status for status, _, _ in outcomes]
+        assert set(statuses) == {200, 429}
+        assert statuses.count(429) > statuses.count(200)
+        assert all(int(after) >= 1 for status, _, after in outcomes if status == 429)
+
+
+def test_what_cannot_be_served_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    short = tmp_path / "short.txt"
+    short.write_text("abc\n")
+    for arguments, words in (
+        (("en-fr", "--address", "0.0.0.0"), "--api-key-file"),
+        (("en-fr", "en-fr"), "Two runs"),
+        (("a/b=en-fr",), "NAME="),
+        (("en-fr", "--api-key-file", str(short)), "16"),
+        (("en-fr", "--api-key-file", str(tmp_path / "none")), "none"),
+        ((str(tmp_path),), "not"),
+    ):
+        said = call("serve", *arguments, "--port", "0")
+        assert said.code in (2, 3), said.err
+        assert words in said.err
