@@ -1,5 +1,8 @@
-"""The process that holds the models: it answers questions in the order of their coming, several at once."""
+"""The process that holds the models. Questions to a model that answers in flight join those that are being answered;
+those to other models are answered in the order of their coming, several at once.
+"""
 
+import math
 import signal
 import socket
 import sys
@@ -9,6 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from foveate.config import permit
 from foveate.errors import FoveateError
@@ -28,7 +32,7 @@ from foveate.service.message import (
     packed,
     receive,
 )
-from foveate.tasks.served import Answered, Served, StoppedError
+from foveate.tasks.served import Answered, InFlight, Served, StoppedError
 
 MOST_TEXTS = 64
 """Texts that are answered together."""
@@ -70,8 +74,13 @@ class ModelProcess:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.models: dict[str, Served] = {}
+        self.flights: dict[str, InFlight] = {}
+        self.flying: dict[int, tuple[Question, float]] = {}
+        """The questions in flight, with their deadlines."""
         self.waiting: deque[tuple[Question, float]] = deque()
         self.dropped: set[int] = set()
+        self.seconds = 0.0
+        """Work in flight since the last answer."""
         self.changed = threading.Condition()
         self.ended = False
         self._sending = threading.Lock()
@@ -94,13 +103,20 @@ class ModelProcess:
         threading.Thread(target=self._read, daemon=True).start()
         while True:
             with self.changed:
-                while not self.waiting and not self.ended:
+                while not self.waiting and not self.flying and not self.ended:
                     if not self.changed.wait(BEAT):
                         self.send(Beat())
                 if self.ended:
                     return
                 questions = self._next()
-            self._answer(questions)
+            if questions and self._flies(questions[0][0]):
+                for question, until in questions:
+                    self._board(question, until)
+            else:
+                self._answer([question for question, _ in questions])
+            for name, flight in self.flights.items():
+                if flight.busy:
+                    self._tick(name, flight)
 
     def send(self, message: FromModel) -> None:
         """Send a message; nothing is sent to a front that has ended."""
@@ -125,6 +141,9 @@ class ModelProcess:
         model.answer(texts, settings)
         speed = cost("answer", texts, settings) / (time.perf_counter() - started)
         self.models[name] = model
+        flight = model.flight()
+        if flight is not None:
+            self.flights[name] = flight
         weights = folder / "model.safetensors"
         return Card(
             name=name,
@@ -152,25 +171,64 @@ class ModelProcess:
                 if message is None:
                     return
 
-    def _next(self) -> list[Question]:
-        """The oldest question, and all others that can be answered in the same batch."""
+    def _next(self) -> list[tuple[Question, float]]:
+        """The oldest question, and all others that can be answered together with it, with their deadlines."""
         self._discard()
         if not self.waiting:
             return []
         first, _ = self.waiting[0]
-        together, texts = [], 0
-        for question, until in list(self.waiting):
+        most = math.inf if self._flies(first) else MOST_TEXTS
+        together, others, texts = [], deque[tuple[Question, float]](), 0
+        for question, until in self.waiting:
             alike = question.kind == first.kind == "answer" and question.run == first.run
-            alike = alike and question.settings == first.settings and texts + len(question.texts) <= MOST_TEXTS
+            alike = alike and question.settings == first.settings and texts + len(question.texts) <= most
             if question is first or alike:
-                together.append(question)
+                together.append((question, until))
                 texts += len(question.texts)
-                self.waiting.remove((question, until))
+            else:
+                others.append((question, until))
+        self.waiting = others
         return together
+
+    def _flies(self, question: Question) -> bool:
+        """Whether a question is answered in flight."""
+        return question.kind == "answer" and not question.settings and question.run in self.flights
+
+    def _board(self, question: Question, until: float) -> None:
+        """Let a question join those in flight."""
+        try:
+            self.flights[question.run].admit(question.number, question.texts)
+            self.flying[question.number] = question, until
+        except Exception as error:
+            self.send(Refusal(question.number, *_reason(error)))
+
+    def _tick(self, name: str, flight: InFlight) -> None:
+        """Go one token further with all questions to a run. If that fails, each is answered by itself."""
+        started = time.perf_counter()
+        try:
+            complete = flight.tick()
+        except Exception:
+            self.flights[name] = cast(InFlight, self.models[name].flight())
+            for question in [question for question, _ in self.flying.values() if question.run == name]:
+                del self.flying[question.number]
+                self._answer([question])
+            return
+        self.seconds += time.perf_counter() - started
+        for number, answers in complete:
+            question, _ = self.flying.pop(number)
+            self._reply(question, answers, question.cost, self.seconds)
+            self.seconds = 0.0
 
     def _discard(self) -> None:
         """Forget the questions whose answer nobody waits for."""
         now, others = time.monotonic(), deque[tuple[Question, float]]()
+        for question, until in list(self.flying.values()):
+            if question.number in self.dropped or until <= now:
+                del self.flying[question.number]
+                self.flights[question.run].drop(question.number)
+                if question.number not in self.dropped:
+                    self.send(Refusal(question.number, 504, "The deadline has passed."))
+                self.dropped.discard(question.number)
         for question, until in self.waiting:
             if question.number in self.dropped:
                 self.dropped.discard(question.number)
@@ -200,9 +258,11 @@ class ModelProcess:
         total = sum(question.cost for question in questions)
         for question in questions:
             own, answers = answers[: len(question.texts)], answers[len(question.texts) :]
-            values = [answer.value for answer in own]
-            read, written = sum(answer.read for answer in own), sum(answer.written for answer in own)
-            self.send(Reply(question.number, values, read, written, total, seconds))
+            self._reply(question, own, total, seconds)
+
+    def _reply(self, question: Question, answers: Sequence[Answered], cost: int, seconds: float) -> None:
+        read, written = sum(answer.read for answer in answers), sum(answer.written for answer in answers)
+        self.send(Reply(question.number, [answer.value for answer in answers], read, written, cost, seconds))
 
     def _answers(self, questions: Sequence[Question]) -> list[Answered]:
         if not questions:

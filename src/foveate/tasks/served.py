@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
@@ -35,6 +35,28 @@ class Answered:
     written: int = 0
 
 
+@runtime_checkable
+class InFlight(Protocol):
+    """Texts that are answered side by side, whatever their time of arrival: see `foveate.decode.flight`."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether texts wait or are in flight."""
+        ...
+
+    def admit(self, number: int, texts: Sequence[str]) -> None:
+        """Queue the texts of a question. Raises as `Served.answer` does; then none of them is queued."""
+        ...
+
+    def drop(self, number: int) -> None:
+        """Forget the texts of a question, wherever they are. Unknown numbers are ignored."""
+        ...
+
+    def tick(self) -> list[tuple[int, list[Answered]]]:
+        """Go one token further. Returns the questions whose texts are complete, with their answers."""
+        ...
+
+
 class Served(ABC):
     """A model that answers texts. One thread calls it."""
 
@@ -52,6 +74,10 @@ class Served(ABC):
         """The answers to several texts, in order. Raises DataError for a text that is too long, with the numbers, and
         UsageError for impossible settings.
         """
+
+    def flight(self) -> InFlight | None:
+        """Answers in flight, with no settings; None for a model that answers in batches."""
+        return None
 
     def stream(self, text: str, settings: Mapping[str, Any], tell: Tell) -> Answered:
         """The answer to one text, which is also told part by part. Without steps of its own a model tells it whole."""

@@ -28,6 +28,11 @@ class Paragraph:
     between: tuple[str, ...]
     """The white space before each sentence's translation."""
 
+    @classmethod
+    def of(cls, source: str, sentences: Sequence[str], parts: tuple[Translation, ...]) -> "Paragraph":
+        """The translation of a text from those of its sentences, which are the text when they are joined."""
+        return cls(source, parts, _between(sentences))
+
     @property
     def text(self) -> str:
         return "".join(gap + part.text for gap, part in zip(self.between, self.parts, strict=True)).strip()
@@ -60,7 +65,7 @@ class ParagraphTranslator:
         flat = [sentence.strip() for sentences in cut for sentence in sentences]
         done = iter(self.translator.translate(flat, config=config, first=first))
         return [
-            Paragraph(text, tuple(islice(done, len(sentences))), _between(sentences))
+            Paragraph.of(text, sentences, tuple(islice(done, len(sentences))))
             for text, sentences in zip(texts, cut, strict=True)
         ]
 

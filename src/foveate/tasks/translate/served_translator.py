@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from foveate.decode import BeamConfig, DecodeConfig, GreedyConfig
 from foveate.errors import UsageError
 from foveate.inspect import Trace
 from foveate.tasks.served import Answered, Served, require_settings, whole
 from foveate.tasks.translate.paragraph import Paragraph, ParagraphTranslator
+from foveate.tasks.translate.translation_flight import TranslationFlight
 from foveate.tasks.translate.use import Translation, Translator, trace_of
 
 DIVIDER = re.compile(r"=+[A-Z_]+=+")
@@ -38,11 +40,15 @@ class ServedTranslator(Served):
         more = 0 if settings.get("alternatives") in (None, 0) else whole(settings, "alternatives", 0, WIDEST - 1)
         config = _wide(self.reader.config, settings, more)
         lines = [text.split("\n") for text in texts]
-        spoken = [line for text in lines for line in text if _is_spoken(line)]
+        spoken = [line for text in lines for line in text if is_spoken(line)]
         done = iter(self.paragraphs.translate(spoken, config=config))
-        return [
-            self._joined([(line, next(done) if _is_spoken(line) else None) for line in text], more) for text in lines
-        ]
+        return [self.joined([(line, next(done) if is_spoken(line) else None) for line in text], more) for text in lines]
+
+    def flight(self) -> "ServedFlight | None":
+        try:
+            return ServedFlight(self)
+        except UsageError:  # states of this model cannot be joined
+            return None
 
     def traced(self, text: str, settings: Mapping[str, Any]) -> tuple[Trace, dict[str, Any]]:
         target = settings.get("target")
@@ -58,8 +64,8 @@ class ServedTranslator(Served):
     def tokens(self, text: str) -> int:
         return len(self.reader.source_tokeniser.encode(text))
 
-    def _joined(self, lines: Sequence[tuple[str, Paragraph | None]], more: int) -> Answered:
-        """A text's lines as one again."""
+    def joined(self, lines: Sequence[tuple[str, Paragraph | None]], more: int = 0) -> Answered:
+        """The answer to a text from its lines and their translations; None for a line that stays as it is."""
         parts = [part for _, done in lines if done is not None for part in done.parts]
         value = {
             "text": "\n".join(line if done is None else done.text for line, done in lines),
@@ -71,7 +77,58 @@ class ServedTranslator(Served):
         return Answered(value, read, sum(map(_written, parts)))
 
 
-def _is_spoken(line: str) -> bool:
+class ServedFlight:
+    """Translations in flight: the sentences of a question may be complete at different times."""
+
+    def __init__(self, served: ServedTranslator) -> None:
+        """Raises UsageError for a translator whose model or engine decodes whole batches only."""
+        self.served = served
+        self._flight = TranslationFlight(served.reader)
+        self._questions: dict[int, _Question] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._questions)
+
+    def admit(self, number: int, texts: Sequence[str]) -> None:
+        sentences = self.served.paragraphs.sentences
+        lines = [[(line, sentences(line) if is_spoken(line) else []) for line in text.split("\n")] for text in texts]
+        flat = [sentence.strip() for text in lines for _, parts in text for sentence in parts]
+        self._flight.admit([(number, place) for place in range(len(flat))], flat)
+        self._questions[number] = _Question(lines, [None] * len(flat))
+
+    def drop(self, number: int) -> None:
+        question = self._questions.pop(number, None)
+        if question is not None:
+            self._flight.drop([(number, place) for place in range(len(question.parts))])
+
+    def tick(self) -> list[tuple[int, list[Answered]]]:
+        for name, translation in self._flight.tick():
+            number, place = cast(tuple[int, int], name)
+            self._questions[number].parts[place] = translation
+        complete = [number for number, question in self._questions.items() if None not in question.parts]
+        return [(number, self._answered(self._questions.pop(number))) for number in complete]
+
+    def _answered(self, question: "_Question") -> list[Answered]:
+        parts = iter(cast(list[Translation], question.parts))
+        return [
+            self.served.joined(
+                [(line, Paragraph.of(line, cut, tuple(islice(parts, len(cut)))) if cut else None) for line, cut in text]
+            )
+            for text in question.lines
+        ]
+
+
+@dataclass
+class _Question:
+    lines: list[list[tuple[str, list[str]]]]
+    """The lines of each text with their sentences; none for a line that is not translated."""
+    parts: list[Translation | None]
+    """The translations of all sentences, as far as they are complete."""
+
+
+def is_spoken(line: str) -> bool:
+    """Whether a line is translated: it is neither empty nor a divider."""
     return bool(line.strip()) and not DIVIDER.fullmatch(line.strip())
 
 

@@ -1,0 +1,70 @@
+"""Models behind an address: what they answer in flight is what they answer alone."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from foveate.errors import UsageError
+from foveate.storage.shipped import run_folder
+from foveate.tasks.language_model.served_generator import _cut, _overlap
+from foveate.tasks.translate.served_translator import ServedFlight, ServedTranslator
+from foveate.tasks.translate.use import Translator
+
+TEXTS = [
+    "The cat sleeps.",
+    "Good morning! The small black cat is sleeping. A man is reading.",
+    "First line.\n\n==WEBLATE_PART==\nSecond line. And another sentence.\n",
+    "",
+    "   ",
+    "A",
+]
+
+
+@pytest.fixture(scope="module")
+def served() -> ServedTranslator:
+    return ServedTranslator(Translator.load("en-fr"), run_folder("en-fr"))
+
+
+def questions(seed: int) -> Iterator[list[str]]:
+    noise = random.Random(seed)
+    for _ in range(12):
+        yield [noise.choice(TEXTS) for _ in range(noise.randint(1, 4))]
+
+
+def test_questions_in_flight_get_the_answers_that_they_get_alone(served: ServedTranslator) -> None:
+    alone = dict(zip(TEXTS, served.answer(TEXTS, {}), strict=True))
+    for seed in range(2):
+        flight, noise = ServedFlight(served), random.Random(seed)
+        waiting, answers, dropped = dict(enumerate(questions(seed))), {}, set()
+        asked = dict(waiting)
+        while waiting or flight.busy:
+            if waiting and noise.random() < 0.3:
+                number = next(iter(waiting))
+                flight.admit(number, waiting.pop(number))
+            if noise.random() < 0.03:
+                number = noise.randrange(12)
+                if number in asked and number not in waiting and number not in answers:
+                    flight.drop(number)
+                    dropped.add(number)
+            answers |= dict(flight.tick())
+        assert answers.keys() == asked.keys() - dropped
+        for number, own in answers.items():
+            assert own == [alone[text] for text in asked[number]]
+
+
+def test_a_refused_question_leaves_nothing_behind(served: ServedTranslator) -> None:
+    flight = ServedFlight(served)
+    flight.admit(1, ["A cat."])
+    with pytest.raises(UsageError):
+        flight.admit(1, ["Again."])
+    complete = []
+    while flight.busy:
+        complete += flight.tick()
+    assert [number for number, _ in complete] == [1]
+
+
+def test_a_text_ends_before_the_first_of_its_ends() -> None:
+    assert _cut("one. two! three", ("!", ".")) == ("one", True)
+    assert _cut("one", ("!",)) == ("one", False)
+    assert [_overlap(text, "<end>") for text in ("a", "a<", "a<en", "<end", "n<")] == [0, 1, 3, 4, 1]
