@@ -41,13 +41,25 @@ export function reading(labels: readonly string[]): Direction {
   return balance > 0 ? "rtl" : "ltr";
 }
 
-/** Pieces of a word as the word, without the marks of subword vocabularies. */
+const BYTE = /^<0x[0-9A-Fa-f]{2}>$/;
+/** Whether a piece is a byte of a character, as <0xC5>. */
+export const isByte = (piece: string): boolean => BYTE.test(piece);
+
+/** Pieces of a word as the word, without the marks of subword vocabularies, and bytes as the characters that they are. */
 export function joined(pieces: readonly string[]): string {
   if (pieces.length === 1 && [...pieces[0]!].length === 1) return pieces[0]!;
   const text = pieces.map((piece, at) => {
     const begun = at === 0 ? piece.replace(/^[▁Ġ ]/u, "") : piece.replace(/^##(?=.)/u, "");
     return at < pieces.length - 1 ? begun.replace(/(?<=.)@@$/u, "") : begun;
   });
+  if (pieces.some(isByte)) {
+    const bytes = text.flatMap((piece) => (isByte(piece) ? [parseInt(piece.slice(3, 5), 16)] : [...new TextEncoder().encode(piece)]));
+    try {
+      return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(new Uint8Array(bytes));
+    } catch {
+      return text.join(""); // A part of a character stays as its bytes.
+    }
+  }
   return text.join("") || pieces.join("");
 }
 

@@ -15,7 +15,6 @@ export interface Units {
 }
 export const OUTSIDE = -1;
 
-const BYTE = /^<0x[0-9A-Fa-f]{2}>$/;
 const blank = (letter: string): boolean => /^[\p{White_Space}▁]$/u.test(letter);
 
 /** A text without its spaces, and the stretch of each label in it. Offsets count characters, and not halves of them. */
@@ -36,7 +35,7 @@ class Reading {
     this.spans = offsets.map(([begin, end]) => [at(begin), at(end)] as const);
     this.places = [...this.text.keys()].filter((place) => !blank(this.text[place]!));
     this.letters = this.places.map((place) => this.text[place]!);
-    this.marks = labels.map((label) => isMark(label) && !BYTE.test(label));
+    this.marks = labels.map(isMark);
   }
 
   /** Whether no label goes over each of the places between two letters. */

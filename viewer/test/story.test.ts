@@ -20,6 +20,15 @@ test("pieces are joined to words, marks and letters without spaces between them 
   expect(wordsOf(undefined, 2, (at) => `#${at}`).map(({ text }) => text)).toEqual(["#0", "#1"]);
 });
 
+test("bytes of a character are the character, also where it begins or ends a word, and stay as they are where they are none", () => {
+  const text = (labels: string[]): string[] => wordsOf(tokens(labels, [[0, labels.length]]), labels.length, name).map(({ text }) => text);
+  expect(text(["▁s", "<0xC5>", "<0x93>", "ur"])).toEqual(["sœur"]);
+  expect(text(["▁", "<0xC5>", "<0x93>", "uf"])).toEqual(["œuf"]);
+  expect(text(["<0xF0>", "<0x9F>", "<0x98>", "<0x80>"])).toEqual(["😀"]);
+  expect(text(["▁s", "<0xC5>", "ur"])).toEqual(["s<0xC5>ur"]);
+  expect(wordsOf(tokens(["<0x93>"]), 1, name)[0]).toMatchObject({ text: "<0x93>", mark: null });
+});
+
 test("words are those of Python", () => {
   const cases = JSON.parse(readFileSync(fileURLToPath(new URL("../../tests/golden/words.json", import.meta.url)), "utf8")) as { labels: string[]; spans: [number, number][] | null; words: [number, number][] }[];
   expect(cases.length).toBeGreaterThan(10);

@@ -1,5 +1,6 @@
 """Alignments are the weights between the pieces of two sequences, with their labels."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -394,7 +395,7 @@ def _begins_word(i: int, pieces: Sequence[str], mark: str) -> bool:
 
 def is_byte(piece: str) -> bool:
     """Whether a piece is a byte of a character, `<0xE2>`."""
-    return len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">") and piece[3:5].isalnum()
+    return re.fullmatch("<0x[0-9A-Fa-f]{2}>", piece) is not None
 
 
 def _check_spans(side: str, spans: Sequence[Span], length: int) -> None:

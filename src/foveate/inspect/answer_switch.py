@@ -15,7 +15,7 @@ from foveate.attention import Attention
 from foveate.errors import UsageError
 from foveate.inspect.ablation import switched_off
 from foveate.inspect.attribution import Answer
-from foveate.inspect.text_unit import MARK, UNSPACED
+from foveate.inspect.text_unit import UNSPACED, is_mark
 from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.trace.observation import mixed
 from foveate.inspect.trace.trace import Trace
@@ -207,10 +207,10 @@ def words_of(track: Track) -> list[Span]:
     [(1, 3), (3, 4), (4, 5)]
     """
     labels = track.readable().labels
-    alone = [bool(MARK.fullmatch(label) or UNSPACED.search(label)) for label in labels]
+    alone = [is_mark(label) or UNSPACED.search(label) is not None for label in labels]
     cut = [begin for begin, _ in track.spans("word")]
     starts = sorted({*cut, *(at for at in range(len(labels)) if alone[at] or (at and alone[at - 1]))})
-    return [span for span in pairwise([*starts, len(labels)]) if not MARK.fullmatch(labels[span[0]])]
+    return [span for span in pairwise([*starts, len(labels)]) if not is_mark(labels[span[0]])]
 
 
 def _rounded(value: float | None) -> float | None:

@@ -72,6 +72,15 @@ def offsets_of(pieces: Sequence[str], text: str) -> tuple[tuple[int, int], ...] 
     return tuple(spans) if passed == len(stream) else None
 
 
+def is_mark(label: str) -> bool:
+    """Whether a label is a begin, an end or a gap, and neither text nor a byte of it.
+
+    >>> is_mark("</s>"), is_mark("___"), is_mark("<0xC5>"), is_mark("a")
+    (True, True, False, False)
+    """
+    return MARK.fullmatch(label) is not None and not is_byte(label)
+
+
 def _whole(spelled: bytes) -> bool:
     try:
         spelled.decode("utf-8")
@@ -143,7 +152,7 @@ class _Reading:
         self.spans = [(passed[at(begin)], passed[at(end)]) for begin, end in track.offsets]
         self.places = [place for place, letter in enumerate(self.text) if not _blank(letter)]
         self.letters = "".join(self.text[place] for place in self.places)
-        self.marks = [MARK.fullmatch(label) is not None and not is_byte(label) for label in track.labels]
+        self.marks = [is_mark(label) for label in track.labels]
 
     @property
     def cuts(self) -> set[int]:

@@ -1,6 +1,6 @@
 /** Whole words of a sequence, and the weights between them. */
 
-import { joined, printable } from "../label";
+import { isByte, joined, printable } from "../label";
 import type { Sequence, Span } from "../provider";
 
 export interface Word {
@@ -20,7 +20,7 @@ const SIGN = /^(<[^<>\x00-\x20]+>|\[[^[\]\x00-\x20]+\])$/;
 export const UNSPACED = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\u{1b000}-\u{1b16f}\u{20000}-\u{323af}]/u;
 const MARKS = new Map<string, Word["mark"]>([["<s>", "begin"], ["</s>", "end"], ["[MASK]", "gap"], ["<mask>", "gap"], ["___", "gap"], ["_", "gap"]]);
 /** A begin, an end, a class or a gap. */
-export const isMark = (label: string): boolean => SIGN.test(label) || MARKS.has(label);
+export const isMark = (label: string): boolean => (SIGN.test(label) && !isByte(label)) || MARKS.has(label);
 
 /** The words of a sequence in order; every position for itself where words are unknown, or where no spaces divide them. */
 export function wordsOf(sequence: Sequence | undefined, length: number, label: (at: number) => string): Word[] {
@@ -35,7 +35,7 @@ export function wordsOf(sequence: Sequence | undefined, length: number, label: (
   return divided.map((span) => {
     const pieces = labels?.slice(...span);
     const whole = pieces ? joined(pieces) : label(span[0]);
-    const mark = pieces?.length === 1 ? (MARKS.get(pieces[0]!) ?? (SIGN.test(whole) ? "sign" : null)) : null;
+    const mark = pieces?.length === 1 ? (MARKS.get(pieces[0]!) ?? (SIGN.test(whole) && !isByte(whole) ? "sign" : null)) : null;
     const notes = sequence?.notes?.slice(...span).find(Boolean)?.split("\n") ?? [];
     return { span, text: pieces ? printable(whole) : whole, mark, notes };
   });
