@@ -34,7 +34,7 @@ def service() -> Iterator[ServiceProcess]:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text(f"# two keys\n{KEY}\nanother-key-of-somebody\n")
-    with ServiceProcess("en-fr", "--api-key-file", str(keys), "--quiet") as running:
+    with ServiceProcess("en-fr", "--api-key-file", str(keys), "--quiet", "--wait", "0.5") as running:
         yield running
 
 
@@ -112,10 +112,15 @@ def test_a_language_model_streams_what_it_writes(service: ServiceProcess) -> Non
         assert "".join(part.choices[0].text for part in parts) == whole.choices[0].text != ""
         assert len(parts) > 3, "the text comes in parts"
         assert whole.choices[0].finish_reason == "length" == parts[-1].choices[0].finish_reason
-    end = whole.choices[0].text[5]
-    cut = client.completions.create(model="gpt", prompt="ab", max_tokens=20, stop=end, **settings)  # type: ignore[call-overload]
-    assert cut.choices[0].text == whole.choices[0].text.partition(end)[0]
-    assert cut.choices[0].finish_reason == "stop"
+    for size in (1, 3):
+        end = whole.choices[0].text[5 : 5 + size]
+        ended = {"model": "gpt", "prompt": "ab", "max_tokens": 20, "stop": [end, "never"], **settings}
+        cut = client.completions.create(**ended)  # type: ignore[call-overload]
+        assert cut.choices[0].text == whole.choices[0].text.partition(end)[0]
+        assert cut.choices[0].finish_reason == "stop"
+        parts = list(client.completions.create(**ended, stream=True))  # type: ignore[call-overload]
+        assert "".join(part.choices[0].text for part in parts) == cut.choices[0].text
+        assert parts[-1].choices[0].finish_reason == "stop"
 
 
 def test_own_interface_and_weights(service: ServiceProcess, alone: dict[str, str]) -> None:
@@ -179,6 +184,9 @@ def test_kserve(service: ServiceProcess, alone: dict[str, str]) -> None:
         ("/fill", b'{"text": "a b"}', 422, "gap"),
         ("/v1/completions", b'{"model": "gpt", "prompt": "a", "n": 2}', 400, "n = 2"),
         ("/v1/completions", b'{"model": "gpt", "prompt": "a", "temperature": 9}', 422, "temperature"),
+        ("/v1/completions", b'{"model": "gpt", "prompt": "a", "seed": 99999999999999999999}', 422, "settings"),
+        ("/tag", b'{"text": "a", "settings": {"bean": [[1]]}}', 422, "shape"),
+        ("/v1/models/en-fr:explain", b'{"instances": ["a"' + b', "a"' * 128 + b"]}", 422, "129"),
         ("/v1/chat/completions", b'{"model": "tags", "messages": []}', 404, "/tag"),
         ("/nowhere", b"{}", 404, "path"),
     ],
@@ -187,7 +195,7 @@ def test_refusals_say_what_is_wrong(service: ServiceProcess, path: str, body: by
     response = service.client.post(path, content=body, headers={"content-type": "application/json"})
     assert response.status_code == status, response.text
     error = response.json()["error"]
-    assert words in (error["message"] if path.startswith("/v1") else error)
+    assert words in (error if isinstance(error, str) else error["message"])
 
 
 def test_limits_say_the_numbers(service: ServiceProcess) -> None:
@@ -283,19 +291,27 @@ def test_malformed_requests_never_fail_the_service(service: ServiceProcess) -> N
 
 def test_raw_nonsense_does_not_stop_the_service(service: ServiceProcess) -> None:
     host, port = service.address.removeprefix("http://").split(":")
-    for content in (b"\0" * 100, b"GET / HTTP/9.9\r\n\r\n", b"POST /translate HTTP/1.1\r\nContent-Length: -5\r\n\r\n"):
+    named = f"HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n".encode()
+    for content, status in (
+        (b"\0" * 100, b"400"),
+        (b"GET / HTTP/9.9\r\n\r\n", b""),
+        (b"POST /translate HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"400"),
+        (b"POST /translate?q=%ff&target=fr " + named + b"Content-Length: 0\r\n\r\n", b"400"),
+        (b"POST /translate?q=\xff&target=fr " + named + b"Content-Length: 0\r\n\r\n", b"400"),
+        (b"GET /nowhere?q=%ff " + named + b"\r\n", b"404"),
+    ):
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             connection.sendall(content)
             connection.shutdown(socket.SHUT_WR)
-            while connection.recv(4096):
-                pass
+            answer = b"".join(iter(lambda: connection.recv(4096), b""))
+            assert status in answer.partition(b"\r\n")[0], (content, answer)
     assert service.client.get("/health").status_code == 200
 
 
 def test_a_model_process_that_dies_is_started_again(alone: dict[str, str]) -> None:
     """Every request gets an answer or a 503, and the service is back within seconds."""
     with ServiceProcess("en-fr", "--wait", "60", "--timeout", "120") as service:
-        asked = {"q": [sentence for sentence in SENTENCES for _ in range(10)], "source": "en", "target": "fr"}
+        asked = {"q": [sentence for sentence in SENTENCES for _ in range(8)], "source": "en", "target": "fr"}
         with concurrent.futures.ThreadPoolExecutor(8) as clients:
             waiting = [clients.submit(service.client.post, "/translate", json=asked) for _ in range(8)]
             time.sleep(0.3)
@@ -313,8 +329,8 @@ def test_a_model_process_that_dies_is_started_again(alone: dict[str, str]) -> No
 
         # A reload exchanges the process without losing a request.
         before = service.children
-        with concurrent.futures.ThreadPoolExecutor(5) as clients:
-            steady = [clients.submit(service.client.post, "/translate", json=asked) for _ in range(5)]
+        with concurrent.futures.ThreadPoolExecutor(3) as clients:
+            steady = [clients.submit(service.client.post, "/translate", json=asked) for _ in range(3)]
             reloaded = service.client.post("/admin/reload", timeout=60)
             assert reloaded.status_code == 200
             assert reloaded.json()["data"][0]["id"] == "en-fr"
@@ -323,8 +339,8 @@ def test_a_model_process_that_dies_is_started_again(alone: dict[str, str]) -> No
 
         # SIGTERM: what was admitted is answered, and what comes later is told that the service closes.
         with concurrent.futures.ThreadPoolExecutor(30) as clients:
-            admitted = [clients.submit(service.client.post, "/translate", json=asked) for _ in range(12)]
-            while "foveate_requests_in_flight 12.0" not in service.client.get("/metrics").text:
+            admitted = [clients.submit(service.client.post, "/translate", json=asked) for _ in range(6)]
+            while "foveate_requests_in_flight 6.0" not in service.client.get("/metrics").text:
                 time.sleep(0.02)
             service.process.send_signal(signal.SIGTERM)
             service.wait_for("closing")
@@ -332,27 +348,18 @@ def test_a_model_process_that_dies_is_started_again(alone: dict[str, str]) -> No
             assert late.status_code == 503
             assert service.client.get("/health/ready").status_code == 503
             assert service.client.get("/health/live").status_code == 200
-            assert [each.result().status_code for each in admitted] == [200] * 12
+            assert [each.result().status_code for each in admitted] == [200] * 6
         assert service.end() == 0
 
 
-def test_overload_is_refused_at_once() -> None:
-    with ServiceProcess("en-fr", "--wait", "0.5") as service:
-        asked = {"q": SENTENCES * 8, "source": "en", "target": "fr"}
-
-        def ask(number: int) -> tuple[int, float, str]:
-            started = time.monotonic()
-            with httpx.Client(timeout=60) as client:
-                response = client.post(f"{service.address}/translate", json=asked)
-            return response.status_code, time.monotonic() - started, response.headers.get("retry-after", "")
-
-        service.client.post("/translate", json=asked)
-        with concurrent.futures.ThreadPoolExecutor(40) as clients:
-            outcomes = list(clients.map(ask, range(80)))
-        statuses = [status for status, _, _ in outcomes]
-        assert set(statuses) == {200, 429}
-        assert statuses.count(429) > statuses.count(200)
-        assert all(int(after) >= 1 for status, _, after in outcomes if status == 429)
+def test_overload_is_refused_at_once(guarded: ServiceProcess) -> None:
+    asked = {"q": SENTENCES * 8, "source": "en", "target": "fr", "api_key": KEY}
+    with concurrent.futures.ThreadPoolExecutor(20) as clients:
+        responses = list(clients.map(lambda number: guarded.client.post("/translate", json=asked), range(40)))
+    refused = [response for response in responses if response.status_code == 429]
+    assert {response.status_code for response in responses} == {200, 429}
+    assert len(refused) > len(responses) / 2
+    assert all(int(response.headers["retry-after"]) >= 1 for response in refused)
 
 
 def test_what_cannot_be_served_is_refused_before_anything_starts(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foveate.service.refused import RefusedError
+from foveate.tasks.served import MOST_TOKENS
 
 HALF_LIFE = 5.0
 """Seconds of work after which a measurement counts half."""
@@ -47,7 +48,8 @@ def cost(kind: str, texts: Sequence[str], settings: Mapping[str, Any]) -> int:
     (9, 44)
     """
     written = settings.get("max_tokens")
-    more = CHARACTERS_A_TOKEN * written * len(texts) if isinstance(written, int) else 0
+    tokens = min(max(written, 0), MOST_TOKENS) if isinstance(written, int) else 0
+    more = CHARACTERS_A_TOKEN * tokens * len(texts)
     return (sum(map(len, texts)) + more) * (EXPLAINING if kind == "explain" else 1)
 
 

@@ -44,7 +44,7 @@ async def fields(request: Request, most: int) -> dict[str, Any]:
     """The fields of a request whose clients send JSON, a form, or a query string; those of the body count."""
     content = await body_of(request, most)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    values = _pairs(request.url.query)
+    values = _pairs(_text(request.scope["query_string"]))
     if kind == FORM:
         values |= _pairs(_text(content))
     elif content:

@@ -13,11 +13,13 @@ from foveate.service.admission import Admission, Limits, cost
 from foveate.service.counter import Counters
 from foveate.service.message import Card, Kind, Part, Reply
 from foveate.service.model_pool import ModelPool
-from foveate.service.refused import RefusedError, invalid, missing, unavailable
+from foveate.service.refused import invalid, missing, unavailable
 from foveate.suggestion import did_you_mean
 
 PAGES = 32
 """The number of pages of answers that are kept."""
+PAGE_CHARACTERS = 64_000_000
+"""The characters of all pages that are kept; the last one is, however long."""
 
 
 class Desk:
@@ -70,39 +72,32 @@ class Desk:
         self, request: Request, card: Card, texts: Sequence[str], settings: dict[str, Any], kind: Kind
     ) -> AsyncGenerator[Part | Reply]:
         """The parts of an answer, and the whole one last."""
-        self._check(texts)
+        self.check(texts)
         if self.draining:
             raise unavailable("The service is closing.")
         price = cost(kind, texts, settings)
         self.admission.admit(price)
-        self._count(1)
+        self.in_flight += 1
         leaving = asyncio.ensure_future(_left(request))
         try:
-            work = self.pool.ask(card.name, kind, list(texts), settings, self.limits.timeout, price)
+            work = self.pool.ask(card.name, kind, list(texts), settings, self.limits.timeout, price, leaving)
             async with aclosing(work):
-                while True:
-                    step = asyncio.ensure_future(anext(work))
-                    await asyncio.wait({step, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                    if not step.done():
-                        step.cancel()
-                        await asyncio.gather(step, return_exceptions=True)
-                        raise RefusedError(499, "The client has left.", "client_left")
-                    part = step.result()
+                async for part in work:
                     if isinstance(part, Reply):
                         self._finished(card, part)
-                        yield part
-                        return
                     yield part
         finally:
             leaving.cancel()
             self.admission.release(price)
-            self._count(-1)
+            self.in_flight -= 1
 
     def keep(self, page: str) -> str:
         """Keep a page of the viewer for a while; returns its path."""
         name = secrets.token_urlsafe(12)
         self._pages[name] = page
-        while len(self._pages) > PAGES:
+        while len(self._pages) > 1 and (
+            len(self._pages) > PAGES or sum(map(len, self._pages.values())) > PAGE_CHARACTERS
+        ):
             self._pages.popitem(last=False)
         return f"/look/{name}"
 
@@ -122,7 +117,7 @@ class Desk:
         own.ready.set(self.is_ready)
         return own.text()
 
-    def _check(self, texts: Sequence[str]) -> None:
+    def check(self, texts: Sequence[str]) -> None:
         """Raises RefusedError for too many texts, or too long ones, with the numbers."""
         limits = self.limits
         if len(texts) > limits.texts:
@@ -146,9 +141,6 @@ class Desk:
         self.admission.measured(reply.cost, reply.seconds)
         self.counters.tokens.labels(card.name, "read").inc(reply.read)
         self.counters.tokens.labels(card.name, "written").inc(reply.written)
-
-    def _count(self, change: int) -> None:
-        self.in_flight += change
 
 
 def _listed(cards: Sequence[Card]) -> str:

@@ -1,5 +1,6 @@
 """The application: all interfaces, health, metrics and the page, behind one door."""
 
+import asyncio
 import json
 import secrets
 import sys
@@ -62,7 +63,6 @@ def application(desk: Desk, keys: Keyring, door: Door, log: Callable[[str], None
     ]
     handlers: dict[Any, Any] = {
         RefusedError: _refused,
-        FoveateError: _failed,
         HTTPException: _http,
         ClientDisconnect: _left,
         Exception: _failed,
@@ -92,7 +92,10 @@ def _own(desk: Desk, keys: Keyring) -> Iterable[Route]:
         keys.require(request)
         if not _is_local(request):
             raise RefusedError(403, "Reload from the machine of the service, or send it SIGHUP.", "forbidden")
-        await desk.pool.reload()
+        try:
+            await desk.pool.reload()
+        except FoveateError as error:
+            raise RefusedError(500, f"The runs were not loaded anew: {error}", "failed") from error
         return answer({"data": [open_ai.shown(card) for card in desk.pool.cards]})
 
     async def about(request: Request) -> Response:
@@ -157,7 +160,8 @@ class Gate:
                     own["cross-origin-resource-policy"] = "cross-origin"
                 extra = [(name.encode(), value.encode()) for name, value in own.items()]
                 message = {**message, "headers": [*message["headers"], *extra]}
-            await send(message)
+            async with asyncio.timeout(self.desk.limits.timeout):  # a client that does not read is left
+                await send(message)
 
         refusal = self._refusal(request)
         app: ASGIApp = self.app if refusal is None else refusal
@@ -190,7 +194,7 @@ class Gate:
 
 def shown(request: Request, refused: RefusedError) -> Response:
     """A refusal in the shape of the interface that was asked."""
-    path = request.url.path
+    path = request.scope["path"]
     openai = path.startswith(open_ai.PREFIXES) and not path.endswith((":predict", ":explain"))
     body = open_ai.error(refused) if openai else {"error": refused.reason}
     return answer(body, refused.status, refused.headers)

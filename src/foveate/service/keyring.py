@@ -25,7 +25,7 @@ class Keyring:
             lines = path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"The keys cannot be read from {path}: {error}.") from error
-        keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+        keys = tuple(key for key in map(str.strip, lines) if key and not key.startswith("#"))
         if not keys:
             raise DataError(
                 f"{path} has no keys. Write one in each line, such as the output of `openssl rand -hex 24`."

@@ -35,17 +35,19 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         keys.require(request)
         query = await read(request, Instances, desk.limits.body)
         card = desk.card(name=request.path_params["name"])
-        explanations = []
-        for instance in query.instances:
-            fields = {"source": instance} if isinstance(instance, str) else instance
-            try:
-                one = msgspec.convert({**fields, "run": card.name}, Explain)
-            except msgspec.ValidationError as error:
-                raise invalid(f"An instance has another shape: {error}.") from None
-            explanations.append(await explained(desk, request, one))
-        return answer({"explanations": explanations})
+        wanted = [_explain(instance, card.name) for instance in query.instances]
+        desk.check([each.source for each in wanted])
+        return answer({"explanations": [await explained(desk, request, each) for each in wanted]})
 
     return [
         Route("/v1/models/{name}:predict", predict, methods=["POST"], name="predict"),
         Route("/v1/models/{name}:explain", explain, methods=["POST"], name="explain instances"),
     ]
+
+
+def _explain(instance: str | dict[str, Any], run: str) -> Explain:
+    fields = {"source": instance} if isinstance(instance, str) else instance
+    try:
+        return msgspec.convert({**fields, "run": run}, Explain)
+    except msgspec.ValidationError as error:
+        raise invalid(f"An instance has another shape: {error}.") from None

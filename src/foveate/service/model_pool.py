@@ -1,11 +1,13 @@
 """Model processes, as the front sees them: they are started, asked, replaced when they die, and exchanged."""
 
 import asyncio
+import math
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from foveate.errors import FoveateError, SetupError
@@ -26,15 +28,33 @@ from foveate.service.message import (
 )
 from foveate.service.model_process import Setup
 from foveate.service.nursery import Nursery
-from foveate.service.refused import RefusedError, unavailable
+from foveate.service.refused import RefusedError, invalid, unavailable
 
 PAUSES = (0.0, 0.2, 1.0, 3.0)
 """Seconds before a process that died is started again: the first time, the second …; the last for all others."""
 SOUND = 30.0
 """Seconds after which a process that died counts as the first again."""
 HUNG = 30.0
-"""Seconds after the deadline of an unanswered question at which its process is ended."""
+"""Seconds after the deadline of a question at which a process that has said nothing since it was asked is ended."""
+CLOSING = "The service is closing."
 LOST = "The model process was lost while it answered, and is being started again. Send the request again."
+CODES = {422: "invalid_request", 503: "unavailable", 504: "timeout"}
+
+
+@dataclass(frozen=True)
+class Left:
+    """The client of a question has left."""
+
+
+Said = Part | Reply | Refusal | Left
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A question to a process, and what is said about it."""
+
+    number: int
+    said: asyncio.Queue[Said] = field(default_factory=asyncio.Queue)
 
 
 class ModelHost:
@@ -42,9 +62,10 @@ class ModelHost:
 
     def __init__(self, nursery: Nursery, setup: Setup) -> None:
         self.cards: list[Card] = []
-        self.pending: dict[int, asyncio.Queue[Part | Reply | Refusal]] = {}
-        self.deadlines: dict[int, float] = {}
+        self.pending: dict[int, Asked] = {}
         self.alive = True
+        self._patience = 0.0
+        self._overdue = math.inf
         self._reader = asyncio.StreamReader()
         self._writer: asyncio.StreamWriter | None = None
         self._socket, self.number = nursery.start(setup)
@@ -52,12 +73,17 @@ class ModelHost:
     async def begin(self) -> None:
         """Wait until the runs are loaded. Raises SetupError if they cannot be."""
         self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
-        message = await self._receive()
-        while isinstance(message, Beat):
+        try:
             message = await self._receive()
+            while isinstance(message, Beat):
+                message = await self._receive()
+        except asyncio.CancelledError:
+            self.end()
+            raise
         if isinstance(message, Ready):
             self.cards = message.cards
             return
+        self.alive = False  # it ends by itself
         self.end()
         if isinstance(message, Failed):
             error = SetupError(message.reason)
@@ -69,41 +95,54 @@ class ModelHost:
         """Pass on what the process says until it ends."""
         while (message := await self._receive()) is not None:
             if isinstance(message, Part | Reply | Refusal) and message.number in self.pending:
-                self.pending[message.number].put_nowait(message)
+                self.pending[message.number].said.put_nowait(message)
+                if not isinstance(message, Part):
+                    del self.pending[message.number]
+            self._overdue = time.monotonic() + self._patience if self.pending else math.inf
         self.alive = False
-        for number, queue in self.pending.items():
-            queue.put_nowait(Refusal(number, 503, LOST))
+        self._lose(LOST)
 
-    def ask(self, question: Question) -> "asyncio.Queue[Part | Reply | Refusal]":
-        """Send a question; its parts and its answer come through the queue."""
-        queue: asyncio.Queue[Part | Reply | Refusal] = asyncio.Queue()
-        self.pending[question.number] = queue
-        self.deadlines[question.number] = time.monotonic() + question.left
-        self._send(question)
-        return queue
+    def ask(self, question: Question) -> Asked:
+        """Send a question. Raises RefusedError for settings that no message can have."""
+        try:
+            message = packed(question)
+        except (OverflowError, RecursionError) as error:
+            raise invalid(f"The settings cannot be read: {error}.") from None
+        asked = self.pending[question.number] = Asked(question.number)
+        self._patience = question.left + HUNG
+        self._overdue = min(self._overdue, time.monotonic() + self._patience)
+        self._send(message)
+        return asked
 
-    def forget(self, number: int, *, answered: bool) -> None:
-        """Nothing more is expected about a question; a process that works on it is told so."""
-        self.pending.pop(number, None)
-        self.deadlines.pop(number, None)
-        if not answered and self.alive:
-            self._send(Drop(number))
+    def forget(self, asked: Asked) -> None:
+        """Nobody waits for the rest of an answer; a process that works on it is told so."""
+        if self.pending.pop(asked.number, None) and self.alive:
+            self._send(packed(Drop(asked.number)))
 
     def is_hung(self) -> bool:
-        return any(time.monotonic() > deadline + HUNG for deadline in self.deadlines.values())
+        """Whether the process has not said anything for too long since it was asked: an idle one says that it is."""
+        return time.monotonic() > self._overdue
 
-    def end(self) -> None:
-        """End the process at once. One that has closed its connection ends by itself."""
+    def end(self, reason: str = LOST) -> None:
+        """End the process at once, and refuse what it has not answered. One that has closed its connection ends by
+        itself.
+        """
         if self.alive:
             with suppress(ProcessLookupError):
                 os.kill(self.number, signal.SIGKILL)
         self.alive = False
+        self._lose(reason)
         if self._writer is not None:
             self._writer.close()
 
-    def _send(self, message: Question | Drop) -> None:
+    def _lose(self, reason: str) -> None:
+        for asked in self.pending.values():
+            asked.said.put_nowait(Refusal(asked.number, 503, reason))
+        self.pending.clear()
+
+    def _send(self, message: bytes) -> None:
         assert self._writer is not None
-        self._writer.write(packed(message))
+        self._writer.write(message)
 
     async def _receive(self) -> Any:
         try:
@@ -121,6 +160,7 @@ class ModelPool:
         self.hosts: list[ModelHost | None] = [None] * processes
         self.restarts = 0
         self._number = 0
+        self._reloading = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
@@ -143,63 +183,92 @@ class ModelPool:
                 host.end()
             raise
         for place, host in enumerate(hosts):
-            self.hosts[place] = host
-            self._watch(self._guard(place, host))
-        self._watch(self._end_hung())
+            self._exchange(place, host)
+        self.watch(self._end_hung())
 
     async def ask(
-        self, run: str, kind: Kind, texts: list[str], settings: dict[str, Any], left: float, cost: int
+        self,
+        run: str,
+        kind: Kind,
+        texts: list[str],
+        settings: dict[str, Any],
+        left: float,
+        cost: int,
+        leaving: "asyncio.Future[None]",
     ) -> AsyncGenerator[Part | Reply]:
-        """The parts of an answer, and the answer. Raises RefusedError where there is none; who leaves the loop drops
-        the question.
+        """The parts of an answer, and the answer. Raises RefusedError where there is none, also when the client leaves
+        (`leaving` is done); who leaves the loop drops the question.
         """
         alive = [host for host in self.hosts if host and host.alive]
         if not alive:
             raise unavailable("The models are being loaded.")
         host = min(alive, key=lambda each: len(each.pending))
         self._number += 1
-        number, answered, until = self._number, False, time.monotonic() + left
-        queue = host.ask(Question(number, run, kind, texts, settings, left, cost))
+        asked = host.ask(Question(self._number, run, kind, texts, settings, left, cost))
+
+        def leave(client: "asyncio.Future[None]") -> None:
+            asked.said.put_nowait(Left())
+
+        leaving.add_done_callback(leave)
+        clock = asyncio.get_running_loop().time
+        until = clock() + left
         try:
-            while not answered:
+            while True:
                 try:
-                    # A stream may take longer, as long as it goes on.
-                    message = await asyncio.wait_for(queue.get(), until - time.monotonic())
+                    async with asyncio.timeout_at(until):
+                        message = await asked.said.get()
                 except TimeoutError:
                     raise RefusedError(504, "The deadline has passed.", "timeout") from None
-                answered = not isinstance(message, Part)
+                if isinstance(message, Left):
+                    raise RefusedError(499, "The client has left.", "client_left")
                 if isinstance(message, Refusal):
                     headers = {"retry-after": "1"} if message.status == 503 else {}
-                    code = {422: "invalid_request", 503: "unavailable", 504: "timeout"}.get(message.status, "failed")
-                    raise RefusedError(message.status, message.reason, code, headers)
-                until = max(until, time.monotonic() + left) if isinstance(message, Part) else until
+                    raise RefusedError(message.status, message.reason, CODES.get(message.status, "failed"), headers)
                 yield message
+                if isinstance(message, Reply):
+                    return
+                until = clock() + left  # a stream may take longer, as long as it goes on
         finally:
-            host.forget(number, answered=answered)
+            leaving.remove_done_callback(leave)
+            host.forget(asked)
 
     async def reload(self) -> None:
         """Load the runs anew beside those that answer, and then exchange them; old processes finish what they have.
 
-        Raises SetupError if a run cannot be loaded: then the old ones go on.
+        Raises SetupError if a run cannot be loaded: then the process that was not exchanged goes on.
         """
-        for place, old in enumerate(self.hosts):
-            new = ModelHost(self.nursery, self.setup)
-            await new.begin()
-            self.hosts[place] = new
-            self._watch(self._guard(place, new))
-            if old is not None:
-                self._watch(self._retire(old))
+        async with self._reloading:
+            for place in range(len(self.hosts)):
+                new = ModelHost(self.nursery, self.setup)
+                await new.begin()
+                self._exchange(place, new)
 
     async def close(self) -> None:
-        """End all processes."""
+        """End all processes; requests without an answer are refused."""
         self._closing = True
+        for host in self.hosts:
+            if host is not None:
+                host.end(CLOSING)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for host in self.hosts:
-            if host is not None:
-                host.end()
         self.nursery.close()
+
+    def watch(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let some work go on until the pool is closed."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _exchange(self, place: int, new: ModelHost) -> None:
+        """Let a process that has begun take a place; the one that has it finishes what it has."""
+        if self._closing:
+            new.end()
+            return
+        old, self.hosts[place] = self.hosts[place], new
+        self.watch(self._guard(place, new))
+        if old is not None:
+            self.watch(self._retire(old))
 
     async def _guard(self, place: int, host: ModelHost) -> None:
         """Start a process again whenever it ends, until it is exchanged."""
@@ -213,21 +282,35 @@ class ModelPool:
             host.end()
             failures = 1 if time.monotonic() - started > SOUND else failures + 1
             await asyncio.sleep(PAUSES[min(failures - 1, len(PAUSES) - 1)])
-            while True:
-                started = time.monotonic()
-                fresh = ModelHost(self.nursery, self.setup)
-                try:
-                    await fresh.begin()
-                    break
-                except FoveateError as error:
-                    self.note(f"The runs cannot be loaded: {error}")
-                    await asyncio.sleep(PAUSES[-1])
+            fresh = await self._begun(place, host)
+            if fresh is None:
+                return
+            started = time.monotonic()
             self.hosts[place] = host = fresh
 
+    async def _begun(self, place: int, lost: ModelHost) -> ModelHost | None:
+        """A process in the place of one that ended, however often it has to be started; None if the place was taken
+        meanwhile.
+        """
+        while self.hosts[place] is lost:
+            try:
+                fresh = ModelHost(self.nursery, self.setup)
+                await fresh.begin()
+            except FoveateError as error:
+                self.note(f"The runs cannot be loaded: {error}")
+                await asyncio.sleep(PAUSES[-1])
+                continue
+            if self.hosts[place] is lost:
+                return fresh
+            fresh.end()
+        return None
+
     async def _retire(self, host: ModelHost) -> None:
-        while host.pending and host.alive:
-            await asyncio.sleep(0.05)
-        host.end()
+        try:
+            while host.pending and host.alive:
+                await asyncio.sleep(0.05)
+        finally:
+            host.end(CLOSING)
 
     async def _end_hung(self) -> None:
         while True:
@@ -236,8 +319,3 @@ class ModelPool:
                 if host is not None and host.alive and host.is_hung():
                     self.note("A model process does not answer and is ended.")
                     host.end()
-
-    def _watch(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -13,6 +13,7 @@ from foveate.service.keyring import Keyring
 from foveate.service.message import settings_of
 from foveate.service.refused import invalid
 
+Setting = str | int | float | bool | list[str] | None
 VERBS = ("tag", "classify", "fill", "generate")
 
 
@@ -21,7 +22,7 @@ class Ask(msgspec.Struct, forbid_unknown_fields=True):
 
     text: str | list[str]
     run: str | None = None
-    settings: dict[str, Any] = {}
+    settings: dict[str, Setting] = {}
 
 
 class Explain(msgspec.Struct, forbid_unknown_fields=True):

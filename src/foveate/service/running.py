@@ -69,13 +69,14 @@ async def _run(service: Service, note: Callable[[str], None], log: Callable[[str
             timeout_graceful_shutdown=5,
         )
         server = _Server(config)
-        address = f"http://{service.address}:{listener.getsockname()[1]}"
+        name = f"[{service.address}]" if ":" in service.address else service.address
+        address = f"http://{name}:{listener.getsockname()[1]}"
         names = ", ".join(f"{card.name} ({card.verb})" for card in pool.cards)
         loop = asyncio.get_running_loop()
         closing = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, closing.set)
-        loop.add_signal_handler(signal.SIGHUP, lambda: asyncio.ensure_future(_reload(pool, note)))
+        loop.add_signal_handler(signal.SIGHUP, lambda: pool.watch(_reload(pool, note)))
         note(f"{address} serves {names}. Ctrl-C ends it.")
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         await asyncio.wait({serving, asyncio.ensure_future(closing.wait())}, return_when=asyncio.FIRST_COMPLETED)
@@ -83,6 +84,7 @@ async def _run(service: Service, note: Callable[[str], None], log: Callable[[str
         if desk.in_flight:
             note(f"The service is closing: {desk.in_flight} requests are answered first.")
         await _drained(desk, service.limits.drain)
+        await pool.close()  # whoever has no answer until now is told so
         server.should_exit = True
         await serving
     finally:

@@ -14,8 +14,10 @@ from foveate.suggestion import did_you_mean
 
 Result = TypeVar("Result")
 Verb = Literal["translate", "generate", "fill", "tag", "classify"]
+MOST_TOKENS = 4096
+"""The most tokens of a continuation."""
 MOST_CELLS = 65_536
-"""The largest map of weights in an answer; a page of the viewer has no such limit."""
+"""The largest map of weights in an answer."""
 LOOK = ("target", "site", "head", "words", "top", "page")
 """The settings of an explanation."""
 Tell = Callable[[str], None]
@@ -100,7 +102,7 @@ class Served(ABC):
         if site.queries * site.keys > MOST_CELLS:
             raise UsageError(
                 f"The map has {site.queries} × {site.keys} weights, and an answer has at most {MOST_CELLS:,}. Send a "
-                "shorter text, or ask for the page of the viewer."
+                "shorter text, or draw it by `foveate look`."
             )
         drawn = alignment(trace, site=settings.get("site"), head=settings.get("head"))
         drawn = drawn.words() if settings.get("words", True) else drawn.readable()

@@ -2,8 +2,9 @@
 
 import pytest
 
-from foveate.service.admission import Admission, Limits
+from foveate.service.admission import Admission, Limits, cost
 from foveate.service.refused import RefusedError
+from foveate.tasks.served import MOST_TOKENS
 
 
 def test_an_idle_service_admits_anything_and_a_busy_one_what_comes_to_its_turn_soon() -> None:
@@ -40,3 +41,9 @@ def test_the_rate_follows_the_work_of_the_last_seconds() -> None:
     for _ in range(5):  # one half-life
         admission.measured(100, 1.0)
     assert 500 < admission.rate < 700
+
+
+def test_no_request_has_a_cost_below_its_text_or_beyond_the_longest_answer() -> None:
+    for tokens in (-1_000_000, 0, None, "5", 10**12):
+        price = cost("answer", ["four"], {"max_tokens": tokens})
+        assert 4 <= price <= 4 + 4 * MOST_TOKENS

@@ -1,0 +1,302 @@
+"""Model processes as the front sees them: drops, losses, reloads, and the end. The processes are threads here, which
+speak over the same connections, and wait where a test says so.
+"""
+
+import asyncio
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from foveate.errors import SetupError
+from foveate.service import desk as desks
+from foveate.service import model_pool
+from foveate.service.admission import Limits
+from foveate.service.desk import Desk
+from foveate.service.message import Card, Ready
+from foveate.service.model_pool import ModelPool
+from foveate.service.model_process import ModelProcess, Setup
+from foveate.service.nursery import Nursery
+from foveate.service.refused import RefusedError
+from foveate.tasks.served import Answered, Served, Tell
+
+CARD = Card("loud", "generate", "", "", 0, None, 0, (), 1000.0)
+
+
+class Loud(Served):
+    """Answers in capitals, as soon as it may."""
+
+    verb = "generate"
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.may = threading.Event()
+        self.may.set()
+        self.read: list[str] = []
+        self.stopped = threading.Event()
+
+    def answer(self, texts: Sequence[str], settings: Mapping[str, Any]) -> list[Answered]:
+        self.read += texts
+        self.may.wait(20)
+        return [Answered(text.upper()) for text in texts]
+
+    def stream(self, text: str, settings: Mapping[str, Any], tell: Tell) -> Answered:
+        """Letter by letter, as often as the setting says."""
+        try:
+            for _ in range(settings.get("times", 1)):
+                tell(text)
+                self.stopped.wait(0.01)
+        except Exception:
+            self.stopped.set()
+            raise
+        return Answered(text)
+
+
+class Threads(Nursery):
+    """Starts model processes as threads. Their number is that of a process which may be killed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.processes: list[ModelProcess] = []
+        self.models: list[Loud] = []
+        self.threads: list[threading.Thread] = []
+        self.failing = 0
+
+    def start(self, setup: Setup) -> tuple[socket.socket, int]:
+        if self.failing:
+            self.failing -= 1
+            raise SetupError("There is no memory.")
+        own, other = socket.socketpair()
+        process = ModelProcess(other)
+        self.models.append(Loud())
+        self.processes.append(process)
+        process.models["loud"] = self.models[-1]
+        self.threads.append(threading.Thread(target=self._work, args=(process,), daemon=True))
+        self.threads[-1].start()
+        return own, self.number
+
+    def running(self) -> int:
+        return sum(not process.ended for process in self.processes)
+
+    def _work(self, process: ModelProcess) -> None:
+        process.send(Ready([CARD]))
+        process.work()
+        process.connection.close()
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        threads = Threads(sleeper.pid)
+        yield threads
+        sleeper.kill()
+    for model in threads.models:
+        model.may.set()
+    for thread in threads.threads:
+        thread.join(10)
+
+
+Test = Callable[[Desk], Coroutine[Any, Any, None]]
+
+
+def run(threads: Threads, test: Test, *, processes: int = 1, timeout: float = 20.0) -> None:
+    """Let a test use a service with these processes."""
+
+    async def whole() -> None:
+        pool = ModelPool(Setup(()), processes, note=lambda sentence: None)
+        pool.nursery = threads
+        await pool.begin()
+        desk = Desk(pool, Limits(timeout=timeout, wait=1000.0))
+        try:
+            await test(desk)
+        finally:
+            await pool.close()
+        assert desk.admission.waiting == desk.in_flight == 0
+
+    asyncio.run(whole())
+
+
+class Client:
+    """A client that may leave."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+
+    def ask(self, desk: Desk, *texts: str) -> "asyncio.Task[list[str]]":
+        async def answer() -> list[str]:
+            return (await desk.ask(self.request(), CARD, texts, {})).values
+
+        return asyncio.ensure_future(answer())
+
+    def request(self) -> Request:
+        async def receive() -> dict[str, str]:
+            await self.left.wait()
+            return {"type": "http.disconnect"}
+
+        return Request({"type": "http"}, receive)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+def test_each_question_gets_its_own_answer(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        asked = [Client().ask(desk, *(f"text {number} {part}" for part in range(number % 4))) for number in range(40)]
+        for number, answer in enumerate(await asyncio.gather(*asked)):
+            assert answer == [f"TEXT {number} {part}" for part in range(number % 4)]
+
+    run(threads, test, processes=2)
+
+
+def test_a_question_whose_client_has_left_is_not_answered(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        (model,) = threads.models
+        model.may.clear()
+        first = Client().ask(desk, "first")
+        await until(lambda: model.read == ["first"])
+        client = Client()
+        second, third = client.ask(desk, "second"), Client().ask(desk, "third")
+        await until(lambda: len(threads.processes[0].waiting) == 2)
+        client.left.set()
+        with pytest.raises(RefusedError) as refusal:
+            await second
+        assert refusal.value.status == 499
+        await until(lambda: bool(threads.processes[0].dropped))
+        model.may.set()
+        assert [await first, await third] == [["FIRST"], ["THIRD"]]
+        assert model.read == ["first", "third"]
+
+    run(threads, test)
+
+
+def test_a_stream_that_is_cancelled_ends_in_the_model(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        arrived: list[Any] = []
+
+        async def read() -> None:
+            async for part in desk.parts(Client().request(), CARD, ["a"], {"times": 2000}, "stream"):
+                arrived.append(part)
+
+        reading = asyncio.ensure_future(read())
+        await until(lambda: len(arrived) > 2)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await until(threads.models[0].stopped.is_set)
+        assert await Client().ask(desk, "b") == ["B"]
+
+    run(threads, test)
+
+
+def test_a_stream_may_take_longer_than_the_deadline_and_a_slow_client_harms_nobody(
+    threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_pool, "HUNG", 0.1)
+
+    async def test(desk: Desk) -> None:
+        parts = desk.parts(Client().request(), CARD, ["a"], {"times": 60}, "stream")
+        await anext(parts)
+        await asyncio.sleep(1.5)  # the model is done long ago
+        assert len([part async for part in parts]) == 60
+        assert desk.pool.restarts == 0
+
+    run(threads, test, timeout=0.3)
+
+
+def test_a_process_that_says_nothing_is_ended_and_started_again(
+    threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_pool, "HUNG", 0.1)
+
+    async def test(desk: Desk) -> None:
+        threads.models[0].may.clear()
+        with pytest.raises(RefusedError) as refusal:
+            await Client().ask(desk, "a")
+        assert refusal.value.status == 504
+        threads.failing = 1  # the first try fails for want of memory
+        await until(lambda: len(threads.models) == 2 and desk.is_ready)
+        assert await Client().ask(desk, "a") == ["A"]
+        assert desk.pool.restarts == 1
+
+    monkeypatch.setattr(model_pool, "PAUSES", (0.0,))
+    run(threads, test, timeout=0.2)
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**70)])
+def test_settings_that_no_message_can_have_are_refused(threads: Threads, value: int) -> None:
+    async def test(desk: Desk) -> None:
+        with pytest.raises(RefusedError) as refusal:
+            await desk.ask(Client().request(), CARD, ["a"], {"seed": value})
+        assert refusal.value.status == 422
+        assert not desk.pool.hosts[0].pending  # type: ignore[union-attr]
+
+    run(threads, test)
+
+
+def test_reloads_leave_one_process_in_each_place(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        threads.models[0].may.clear()
+        asked = [Client().ask(desk, "a") for _ in range(4)]
+        await until(lambda: bool(threads.models[0].read))
+        reloads = [asyncio.ensure_future(desk.pool.reload()) for _ in range(3)]
+        threads.processes[1].connection.shutdown(socket.SHUT_RDWR)  # one dies meanwhile
+        await asyncio.gather(*reloads)
+        threads.models[0].may.set()
+        for each in await asyncio.gather(*asked, return_exceptions=True):
+            assert each == ["A"] or isinstance(each, RefusedError)
+        await until(lambda: threads.running() == 2)
+        await asyncio.sleep(0.1)
+        assert threads.running() == 2
+        assert await Client().ask(desk, "b") == ["B"]
+
+    run(threads, test, processes=2)
+
+
+def test_a_process_that_dies_during_a_reload_does_not_take_the_place_of_the_new_one(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        pool, (old,) = desk.pool, desk.pool.hosts
+        assert old is not None
+        threads.processes[0].connection.shutdown(socket.SHUT_RDWR)
+        await until(lambda: not old.alive)
+        await pool.reload()
+        await asyncio.sleep(0.1)
+        assert threads.running() == 1
+        assert await Client().ask(desk, "b") == ["B"]
+
+    run(threads, test)
+
+
+def test_who_waits_when_the_service_closes_is_told_at_once(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        threads.models[0].may.clear()
+        asked = [Client().ask(desk, "a") for _ in range(3)]
+        await until(lambda: bool(threads.models[0].read))
+        await desk.pool.close()
+        for each in await asyncio.gather(*asked, return_exceptions=True):
+            assert isinstance(each, RefusedError)
+            assert (each.status, each.reason) == (503, "The service is closing.")
+
+    run(threads, test)
+
+
+def test_pages_are_kept_up_to_a_number_and_a_length(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(desk: Desk) -> None:
+        paths = [desk.keep("a" * 10).removeprefix("/look/") for _ in range(desks.PAGES + 1)]
+        with pytest.raises(RefusedError):
+            desk.page(paths[0])
+        assert desk.page(paths[1])
+        long = desk.keep("b" * 1000).removeprefix("/look/")
+        assert desk.page(long)
+        with pytest.raises(RefusedError):
+            desk.page(paths[-1])
+
+    monkeypatch.setattr(desks, "PAGE_CHARACTERS", 500)
+    run(threads, test)
