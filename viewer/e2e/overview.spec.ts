@@ -125,6 +125,21 @@ test("axe finds nothing in the overview, however it is ordered", async ({ page }
   }
 });
 
+test("formulas read from the left on pages that read from the right", async ({ page }) => {
+  await visited(page, "causal", "#view=overview&language=fa", ".card");
+  const places = await page.locator("small bdi").evaluateAll((all) => all.filter((each) => each.textContent!.includes("(")).map((each) => {
+    const text = each.firstChild!;
+    return [0, text.textContent!.length - 1].map((at) => {
+      const range = document.createRange();
+      range.setStart(text, at);
+      range.setEnd(text, at + 1);
+      return range.getBoundingClientRect().left;
+    });
+  }));
+  expect(places.length).toBeGreaterThan(0);
+  for (const [first, last] of places) expect(first).toBeLessThan(last!);
+});
+
 const pick = (page: Page, head: number) => page.getByRole("group", { name: "Heads" }).getByRole("button", { name: `Head ${head}`, exact: true });
 
 test("chosen heads are drawn together: a colour and a bar each, kept in the address, and saved", async ({ page }) => {
@@ -155,6 +170,7 @@ test("chosen heads are drawn together: a colour and a bar each, kept in the addr
   }
   expect(svg).not.toContain(`stroke="#${HEADS.light[2]}"`);
   expect(svg).toContain("Head 3");
+  expect(svg).toContain("heads 0, 1, 3");
   await pick(page, 0).click();
   await pick(page, 3).click();
   await expect(page.getByLabel("Head", { exact: true })).toHaveValue("1");

@@ -190,7 +190,7 @@ function grouped(app: App, chosen: Card[], by: App["order"]["value"]): Group[] {
   if (by === "place")
     return [...new Set(chosen.map(({ site }) => site))].map((site) => {
       const { layer, kind, formula } = app.trace.sites[site]!;
-      const title = [`${app.say("layer")} ${layer} · ${app.say(`kind.${kind}`)}`, h("small", {}, h("bdi", {}, app.siteName(app.trace.sites[site]!)), formula ? " · " : "", formula)];
+      const title = [`${app.say("layer")} ${layer} · ${app.say(`kind.${kind}`)}`, h("small", {}, h("bdi", {}, app.siteName(app.trace.sites[site]!)), formula ? " · " : "", h("bdi", {}, formula))];
       return { title, about: app.trace.sites[site]!.name, cards: chosen.filter((each) => each.site === site) };
     });
   if (by === "behaviour")

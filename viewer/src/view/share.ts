@@ -129,7 +129,9 @@ export function headingOf(app: App): Heading {
   const story = view === "story";
   const written = story && !drawable(app.sequence("key")) && !drawable(app.sequence("query"));
   const { heads } = app.current;
-  const head = view === "alignment" && app.heads.peek() === "mean" ? app.say("story.mean", { count: heads }) : `${app.say("head").toLocaleLowerCase()} ${app.head.peek()}`;
+  const mean = view === "alignment" && app.heads.peek() === "mean";
+  const drawn = view === "text" && app.together.peek().length > 1 ? app.together.peek() : [app.head.peek()];
+  const head = mean ? app.say("story.mean", { count: heads }) : `${app.say(drawn.length > 1 ? "text.heads" : "head").toLocaleLowerCase()} ${drawn.join(", ")}`;
   const where = [app.siteName(app.current), heads > 1 ? head : ""].filter(Boolean).join(", ");
   // A story with switches shows another answer than the one of the trace.
   const [model, sentences] = [modelOf(app.trace), sentencesOf(app).slice(0, story && !isEmpty(app.off.peek()) ? 1 : 2).join(" → ")];
