@@ -45,6 +45,8 @@ class ServedTranslator(Served):
         return [self.joined([(line, next(done) if is_spoken(line) else None) for line in text], more) for text in lines]
 
     def flight(self) -> "ServedFlight | None":
+        if not isinstance(self.reader.config, BeamConfig) or self.reader.config.beam == 1:
+            return None  # greedily, batches are faster: see `benchmarks/flight.py`
         try:
             return ServedFlight(self)
         except UsageError:  # states of this model cannot be joined
