@@ -1,7 +1,7 @@
 /** Two models and one text: two small ones with other pieces, trained here, and one of them beside the translator that comes with the package. */
 
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { AxeBuilder } from "@axe-core/playwright";
@@ -39,13 +39,18 @@ test.beforeAll(async () => {
   test.setTimeout(600_000);
   mkdirSync(folder, { recursive: true });
   writeFileSync(`${folder}/pairs.tsv`, sentences());
-  const train = (name: string, tokeniser: string, steps: number, tokens: number): void => {
+  const recurrent = ["model=bahdanau", "model.embedding_dim=24", "model.hidden_dim=32", "model.maxout_dim=32"];
+  const train = (name: string, tokeniser: string, steps: number, tokens: number, model = recurrent): void => {
     if (existsSync(`${folder}/${name}/model.safetensors`)) return;
-    const settings = [`source_tokeniser=${tokeniser}`, `target_tokeniser=${tokeniser}`, "model=bahdanau", "model.embedding_dim=24", "model.hidden_dim=32", "model.maxout_dim=32", `train.steps=${steps}`, `train.validate_every=${steps}`, "train.learning_rate=0.01", `data.max_tokens=${tokens}`];
+    const settings = [`source_tokeniser=${tokeniser}`, `target_tokeniser=${tokeniser}`, ...model, `train.steps=${steps}`, `train.validate_every=${steps}`, "train.learning_rate=0.01", `data.max_tokens=${tokens}`];
     foveate("train", "translate", "--source", `${folder}/pairs.tsv`, "--out", `${folder}/${name}`, "--quiet", "--threads", "1", ...settings.flatMap((setting) => ["--set", setting]));
   };
   train("words", "word", 200, 600);
   train("pieces", "{kind='sentencepiece',vocab_size=290}", 400, 900);
+  const transformer = ["model=transformer", "model.block.model_dim=24", "model.block.num_heads=4", "model.block.feedforward_dim=32", "model.encoder_layers=2", "model.decoder_layers=2"];
+  train("brief", "word", 20, 600, transformer);
+  train("longer", "word", 60, 600, transformer);
+  foveate("look", `${folder}/brief`, "--beside", `${folder}/longer`, "--text", TEXT, "--target", WRITTEN, "--html", `${pages}heads-pair.html`);
   foveate("look", `${folder}/words`, "--beside", `${folder}/pieces`, "--text", TEXT, "--html", `${pages}pair.html`);
   foveate("look", "en-fr", "--beside", `${folder}/pieces`, "--text", "a man finds a red bicycle .", "--target", "un homme trouve un vélo rouge .", "--html", `${pages}beside.html`);
   foveate("look", "en-fr", "--beside", `${folder}/words`, "--text", "the dog hears a man .", "--html", `${pages}differing.html`);
@@ -141,11 +146,65 @@ test("where the answers differ the page says so, marks the words, and compares r
   await expect(page.locator(".compareview > p").first()).toContainText(/The two models wrote different texts|differ from the first word/);
 });
 
+test("a map of all heads has Python's distances, opens both heads by click and by key, and stays in the address", async ({ page }) => {
+  expect(await visited(page, "heads-pair", "#view=compare&pairs=own", "canvas.pairs")).toEqual([]);
+  await expect(page.locator("figcaption").first()).toContainText("mean of all");
+  const canvas = page.locator("canvas.pairs");
+  await canvas.focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowRight");
+  const line = page.locator(".pairsline");
+  await expect(line).toContainText(/decoder.1.cross_attention · 1 and decoder.1.cross_attention · 1: distance [\d.]+\.$/);
+  await page.keyboard.press("Enter");
+  await expect(page.locator("figcaption").nth(1)).toContainText("decoder.1.cross_attention · 1");
+  await expect(page.getByLabel("Head", { exact: true }).nth(1)).toHaveValue("1");
+  await page.locator(".headpairs select").selectOption("all");
+  await expect(page.locator(".headpairs button")).toBeHidden();
+  const script = `
+import json, sys
+from foveate.inspect import aligned
+from foveate.tasks.translate.use import Translator
+one, other = (Translator.load(run) for run in sys.argv[1:3])
+one, other = (each.trace(${JSON.stringify(TEXT)}, ${JSON.stringify(WRITTEN)}) for each in (one, other))
+site = one.index("decoder.0.cross_attention")
+mean = lambda head, at: aligned(one, other, site=site, head=head, other_site=site + at // 4, other_head=at % 4).mean
+print(json.dumps([[mean(head, at) for at in (0, 2)] for head in range(3)]))`;
+  const stored = JSON.parse(execFileSync(python, ["-c", script, `${folder}/brief`, `${folder}/longer`], { env }).toString()) as number[][];
+  for (const [row, means] of stored.entries())
+    for (const [at, mean] of means.entries()) {
+      await canvas.hover({ position: { x: 28 + 12 + 48 * at, y: 18 + 12 + 24 * row } });
+      await expect(line).toContainText(`cross_attention · ${row} and decoder.0.cross_attention · ${2 * at}:`);
+      expect(Math.abs(Number(/([\d.]+)\.$/.exec(await line.innerText())![1]) - mean)).toBeLessThan(1e-3);
+    }
+  await canvas.click({ position: { x: 28 + 12 + 48, y: 18 + 12 } });
+  await expect(page.locator("figcaption").first()).toContainText("decoder.0.cross_attention · 0");
+  await expect(page.locator("figcaption").nth(1)).toContainText("decoder.0.cross_attention · 2");
+  const link = new URL(page.url()).hash;
+  await visited(page, "heads-pair", link, "canvas.pairs");
+  await expect(page.locator(".headpairs select")).toHaveValue("all");
+  await expect(page.locator("figcaption").nth(1)).toContainText("decoder.0.cross_attention · 2");
+  const saving = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Drawing (SVG)" }).click();
+  const drawing = readFileSync(await (await saving).path(), "utf8");
+  expect(drawing).toContain("Rows are heads");
+  expect(drawing.match(/d="M[\d.]+ [\d.]+h23v23h-23z"/g)).toHaveLength(64 + 1);
+});
+
+test("the keys of Play reach the story that has the focus, and no other", async ({ page }) => {
+  await visited(page, "pair", "", ".pairview article");
+  await expect(story(page, 0).locator(".play .note")).toHaveText(/^(\d+) \/ \1$/);
+  await story(page, 1).locator("h2").click();
+  await page.keyboard.press("ArrowRight");
+  await expect(story(page, 1).locator(".play .note")).toHaveText(/^1 \//);
+  await expect(story(page, 0).locator(".play .note")).toHaveText(/^(\d+) \/ \1$/);
+});
+
 test("axe finds nothing, on a phone and in Persian, too", async ({ page }) => {
-  for (const [width, hash] of [[1280, ""], [1280, "#view=compare&theme=dark"], [390, "#language=fa"]] as const) {
+  for (const [width, name, hash] of [[1280, "pair", ""], [1280, "pair", "#view=compare&theme=dark"], [390, "pair", "#language=fa"], [1280, "heads-pair", "#view=compare&pairs=all"], [390, "heads-pair", "#view=compare&language=fa"]] as const) {
     await page.setViewportSize({ width, height: 844 });
     await page.goto("about:blank");
-    await page.goto(address("pair") + hash);
+    await page.goto(address(name) + hash);
     await expect(page.locator(hash.includes("compare") ? "figure canvas.map" : ".pairview .threads path").first()).toBeAttached();
     await page.waitForTimeout(500);
     const { violations } = await new AxeBuilder({ page }).analyze();

@@ -40,7 +40,11 @@ export interface Other {
   provider: Cached;
   trace: Trace;
   name: string;
+  /** Whether the mean of all heads is compared with the mean of all heads. */
+  mean?: boolean;
 }
+/** Heads that are compared all at once: each with its counterpart, all with all, or none. */
+export const PAIRS = ["own", "all", "none"] as const;
 
 export class App {
   readonly provider: Cached;
@@ -82,6 +86,8 @@ export class App {
   readonly embedded = signal(false);
   readonly others = signal<Other[]>([]);
   readonly against = signal<Other | null>(null);
+  /** The map of heads that the reader chose; null is the one that says most. */
+  readonly pairs = signal<(typeof PAIRS)[number] | null>(null);
   /** The latest words for those who listen rather than look. */
   readonly said = signal("");
 
@@ -95,7 +101,8 @@ export class App {
   ) {
     this.provider = provider instanceof Cached ? provider : new Cached(provider);
     this.companion = beside && { ...beside, ...firstOf(beside.trace), name: modelOf(beside.trace) };
-    if (this.companion) [this.others.value, this.against.value] = [[this.companion], this.companion];
+    const mean = [trace, beside?.trace].every((each) => each && openingOf(each).head === null);
+    if (this.companion) [this.others.value, this.against.value] = [[this.companion], { ...this.companion, mean }];
     // Words are what two models have in common.
     if (this.companion && Object.values(trace.sequences).some(({ words }) => words)) this.cells.value = "word";
     this.language.value = preferred(navigator.languages);
@@ -184,6 +191,7 @@ export class App {
     const { heads, queries, keys } = this.current;
     const former = this.head.value;
     this.head.value = (head + heads) % heads;
+    if (this.head.value !== former && this.against.value?.mean) this.against.value = { ...this.against.value, mean: false };
     if (this.head.value !== former || this.together.value.some((each) => each >= heads)) this.together.value = [];
     const after = this.extent;
     if (before.rows !== after.rows || before.columns !== after.columns) {
@@ -264,11 +272,27 @@ export class App {
       ...(this.together.value.length && { together: this.together.value.join("-") }),
       ...(!isEmpty(this.off.value) && { off: addressOf(this.off.value) }),
       ...(brush && { brush: [...brush.rows, ...brush.columns].join("-") }),
+      ...this.compared(),
       ...(this.choice.value !== "auto" && { theme: this.choice.value }),
       language: this.language.value,
       ...(this.embedded.value && { embed: 1 }),
     };
     return `#${Object.entries(kept).map(([name, value]) => `${name}=${value}`).join("&")}`;
+  }
+
+  /** What the present map is compared with, if whoever opens the address has it, too. */
+  private compared(): Record<string, string> {
+    const [against, pairs] = [this.against.value, this.pairs.value];
+    const at = against ? [this.provider, this.companion?.provider].indexOf(against.provider) : -1;
+    if (this.view.value !== "compare") return {};
+    return { ...(at >= 0 && { against: [at, against!.site, against!.mean ? "mean" : against!.head].join("-") }), ...(pairs && { pairs }) };
+  }
+
+  private restoreCompared(told: string | null): void {
+    const [, at, site, head] = /^([01])-(\d{1,4})-(\d{1,4}|mean)$/.exec(told ?? "") ?? [];
+    const other: Other | null = at === "1" ? this.companion : { provider: this.provider, trace: this.trace, name: this.say("compare.this"), site: 0, head: 0 };
+    const heads = other?.trace.sites[Number(site)]?.heads ?? 0;
+    if (heads && (head === "mean" || Number(head) < heads)) this.against.value = { ...other!, site: Number(site), head: Number(head) || 0, mean: head === "mean" };
   }
 
   private keep(): void {
@@ -299,6 +323,9 @@ export class App {
     among("cells", ["token", "word", "sentence"], this.cells);
     among("theme", ["auto", "light", "dark"], this.choice);
     among("language", Object.keys(LANGUAGES) as Language[], this.language);
+    this.restoreCompared(told.get("against"));
+    const pairs = told.get("pairs") as (typeof PAIRS)[number];
+    if (PAIRS.includes(pairs)) this.pairs.value = pairs;
     this.embedded.value = told.get("embed") === "1";
     this.site.value = Math.floor(number("site", this.trace.sites.length) ?? this.site.value);
     this.head.value = Math.floor(number("head", this.current.heads) ?? Math.min(this.head.value, this.current.heads - 1));

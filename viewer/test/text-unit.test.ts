@@ -5,8 +5,9 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { Cached } from "../src/cached";
 import { encode } from "../src/codec";
-import { axesOf, Merged, mergedTrace, type Axes } from "../src/merged";
-import type { Codes, Sequence, Site, TileProvider, Trace } from "../src/provider";
+import { distance } from "../src/distance";
+import { axesOf, MEAN, Merged, mergedTrace, type Axes } from "../src/merged";
+import type { Codes, Sequence, Site, TileProvider, TileRequest, Trace } from "../src/provider";
 import { commonUnits, type Unit } from "../src/text-unit";
 
 type Offsets = [number, number][];
@@ -49,4 +50,23 @@ test("a merged map sums keys, averages queries, keeps what is hidden hidden, and
   const tile = await merged.tile({ site: 0, head: 0, level: 1, row: 0, column: 0, pool: "mass" });
   expect(2 ** (-tile[0]! / 2048)).toBeCloseTo(1, 2);
   expect(tile[1]).toBe(65534);
+});
+
+test("distances of heads are those of Python, and a mean of heads is the mean of their maps", async () => {
+  type Maps = (number | null)[][][];
+  const cases = JSON.parse(readFileSync(fileURLToPath(new URL("../../tests/golden/heads.json", import.meta.url)), "utf8")) as { one: Stored; other: Stored; unit: Unit; first: Maps; second: Maps; distances: number[][] }[];
+  expect(cases.length).toBeGreaterThan(3);
+  for (const { one, other, unit, first, second, distances } of cases) {
+    const traces = ([[one, first], [other, second]] as const).map(([stored, maps]): Trace => ({ ...trace(2, 2), sequences: { text: of(stored) }, sites: [{ ...site(maps[0]!.length, maps[0]!.length), heads: maps.length }] }));
+    const axes = axesOf(traces[0]!, traces[0]!.sites[0]!, traces[1]!, traces[1]!.sites[0]!, unit) as Axes;
+    const size = axes.rows.texts.length;
+    const sides = [first, second].map((maps, at) => new Cached(new Merged(new Cached({ tile: ({ head, ...rest }: TileRequest) => given(maps[head]!).tile({ head, ...rest }), meta: async () => traces[at] } as unknown as TileProvider), axes, at as 0 | 1)));
+    const apart = (head: number, counterpart: number) => distance({ provider: sides[0]!, site: 0, head }, { provider: sides[1]!, site: 0, head: counterpart }, size, size, new AbortController().signal);
+    for (const [head, row] of distances.entries()) for (const [at, stored] of row.entries()) expect(Math.abs((await apart(head, at)) - stored)).toBeLessThan(3e-4);
+    const cells = await Promise.all([MEAN, ...first.keys()].map(async (head) => (await sides[0]!.value(0, head, size - 1, 0)).weight));
+    expect(cells[0]).toBeCloseTo(cells.slice(1).reduce((sum, weight) => sum + weight) / first.length, 3);
+    const gone = new AbortController();
+    gone.abort();
+    await expect(distance({ provider: sides[0]!, site: 0, head: 0 }, { provider: sides[1]!, site: 0, head: 0 }, size, size, gone.signal)).rejects.toThrow();
+  }
 });

@@ -1,12 +1,15 @@
 /** Two heads, or the heads of two traces: both maps and their difference, under one camera. */
 
 import { calledOff, firstOf, Latest, shown, type App, type Cursor, type Other } from "../app";
+import { basisOf, sizesOf, type Refusal } from "../basis";
 import { Cached } from "../cached";
 import { choice, h, refill, replace } from "../dom";
-import { axesOf, Merged, mergedTrace } from "../merged";
+import { MEAN, Merged, mergedTrace, ownAxes } from "../merged";
 import { open } from "../open";
-import type { Cell, Site } from "../provider";
+import type { Cell } from "../provider";
 import { effect, signal, untracked } from "../signal";
+import type { Word } from "../strings/strings";
+import { headPairs } from "./head-pairs";
 import { differenceLayer, headLayer, type One } from "./layer";
 import { legend } from "./legend";
 import { MapView } from "./map";
@@ -24,6 +27,8 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
   app.against.value ??= { provider: app.provider, trace: app.trace, name: app.say("compare.this"), ...beside(app) };
   const line = h("p", { className: "pairline" });
   element.insertBefore(line, element.lastChild);
+  const distances = headPairs(app);
+  element.insertBefore(distances.element, warning);
   const latest = new Latest();
   /** Both weights of what is under the pointer; aloud when it was chosen. */
   const read = async ({ of, one: first, two: second }: Pair, { query, key }: Cursor, aloud: boolean): Promise<void> => {
@@ -65,7 +70,7 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       refill(controls,
         choice(app.say("compare.with"), all.map(({ name }, index) => [String(index), name] as const), String(at), (index) => (app.against.value = begun(all[Number(index)]!))),
         choice(app.say("site"), against.trace.sites.map((each, index) => [String(index), app.siteName(each)] as const), String(against.site), (index) => (app.against.value = { ...against, site: Number(index), head: 0 })),
-        choice(app.say("head"), Array.from({ length: site.heads }, (_, head) => [String(head), String(head)] as const), String(against.head), (head) => (app.against.value = { ...against, head: Number(head) })),
+        choice(app.say("head"), [...(site.heads > 1 ? [["mean", app.say("alignment.mean")] as const] : []), ...Array.from({ length: site.heads }, (_, head) => [String(head), String(head)] as const)], against.mean && site.heads > 1 ? "mean" : String(against.head), (head) => (app.against.value = { ...against, mean: head === "mean", head: Number(head) || 0 })),
         h("label", { className: "field" }, h("span", {}, app.say("compare.file")), file),
       );
     }),
@@ -73,24 +78,24 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
       const against = app.against.value!;
       const [mine, theirs] = [app.current, against.trace.sites[against.site]!];
       const pair = paired(app, against);
-      const size = ({ queries, keys }: typeof mine): string => `${queries} × ${keys}`;
-      const alone = (): string => (pair === "answers" ? app.say("compare.answers") : app.say("compare.shape", { a: size(mine), b: size(theirs) }));
       const drawn = typeof pair === "object" ? pair : null;
-      warning.textContent = !drawn ? alone() : drawn.whole === null ? "" : app.say(drawn.whole ? "compare.units" : "compare.beginning");
+      const word = typeof pair === "object" ? pair.note : pair;
+      warning.textContent = word ? app.say(word, sizesOf(app, mine, theirs)) : "";
       warning.className = drawn ? "note" : "warning";
       for (const view of views) view.close();
       const look = () => ({ scale: app.scale.value, theme: app.theme.value, pool: app.pool.value });
       const layerOf = ({ provider, site, head }: One, of: App, id = "") => () => headLayer(provider, site, head, of.cells.value, look(), id);
-      const named = (word: string, site: typeof mine, head: number, of = ""): string => `${word}: ${of}${app.siteName(site)} · ${head}`;
+      const sides = drawn ? [] : [alone(app, against.mean === true), alone(app.beside(against), against.mean === true)];
+      const heads = drawn ? [drawn.one.head, drawn.two.head] : sides.map(({ head }) => head.value);
+      const named = (word: string, site: typeof mine, head: number, of = ""): string => `${word}: ${of}${app.siteName(site)} · ${head === MEAN ? app.say("alignment.mean") : head}`;
       const other = against.provider === app.provider ? "" : `${against.name} · `;
-      const titles = [named(app.say("compare.first"), mine, app.head.value), named(app.say("compare.second"), theirs, against.head, other), app.say("compare.difference")];
+      const titles = [named(app.say("compare.first"), mine, heads[0]!), named(app.say("compare.second"), theirs, heads[1]!, other), app.say("compare.difference")];
       untracked(() => {
         if (drawn) {
           const { of, one, two } = drawn;
           const less = () => differenceLayer(one, two, of.cells.value, app.theme.value, app.pool.value, against.name);
           views = [layerOf(one, of), layerOf(two, of, against.name), less].map((layer, at) => listen(new MapView(of, layer, titles[at]!), drawn));
         } else {
-          const sides = [app, app.beside(against)];
           views = sides.map((of, at) => new MapView(of, layerOf({ provider: of.provider, site: of.site.peek(), head: of.head.peek() }, of, String(at)), titles[at]!));
           views.forEach((view, at) => listenAlone(view, sides[at]!));
         }
@@ -102,36 +107,36 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
     element,
     close: () => {
       latest.next();
+      distances.close();
       for (const view of views) view.close();
       for (const stop of stops) stop();
     },
   };
 }
 
-/** Two heads on one map: as they are where both have the same pieces, or between the units that their texts have in common. */
+/** Two heads, or the means of all, on one map. */
 interface Pair {
   /** Whose axes are drawn. */
   of: App;
   one: One;
   two: One;
-  /** Whether all queries are compared; null where nothing had to be aligned. */
-  whole: boolean | null;
+  note: Word | null;
 }
 
-/** Null where the maps have neither a size nor a text in common, "answers" where two models wrote nothing alike. */
-function paired(app: App, against: Other): Pair | "answers" | null {
-  const [mine, theirs] = [app.current, against.trace.sites[against.site]!];
-  const one: One = { provider: app.provider, site: app.site.value, head: app.head.value };
-  const direct: Pair = { of: app, one, two: against, whole: null };
-  const sized = mine.queries === theirs.queries && mine.keys === theirs.keys;
-  const labels = (of: App | Other, site: Site, side: "query" | "key"): string => of.trace.sequences[site[side]]?.labels?.join("\0") ?? "";
-  if (sized && (["query", "key"] as const).every((side) => labels(app, mine, side) === labels(against, theirs, side))) return direct;
-  const axes = axesOf(app.trace, mine, against.trace, theirs, app.cells.value === "token" ? "piece" : "word");
-  // The same number of other pieces is chance: a position says nothing then.
-  if (axes === null || axes === "answers") return sized && against.provider !== app.companion?.provider ? direct : axes;
-  const [first, second] = ([app.provider, against.provider] as const).map((provider, side) => new Cached(new Merged(provider, axes, side as 0 | 1))) as [Cached, Cached];
-  const of = app.beside({ ...one, provider: first, trace: mergedTrace(app.trace, axes), name: "" }, { cells: signal("token") });
-  return { of, one: { ...one, provider: first }, two: { ...against, provider: second }, whole: axes.whole };
+function paired(app: App, against: Other): Pair | Refusal {
+  const mean = against.mean === true;
+  const basis = basisOf(app, against, app.current, against.trace.sites[against.site]!, mean);
+  if (typeof basis === "string") return basis;
+  const [first, second] = basis.providers;
+  const one: One = { provider: first, site: app.site.value, head: mean ? MEAN : app.head.value };
+  const of = basis.trace ? app.beside({ ...one, trace: basis.trace, name: "" }, { cells: signal("token") }) : app;
+  return { of, one, two: { ...against, provider: second, head: mean ? MEAN : against.head }, note: basis.note };
+}
+
+/** A map by itself. */
+function alone(of: App, mean: boolean): App {
+  const axes = mean ? ownAxes(of, of.current, of.cells.value === "token" ? null : of.cells.value) : null;
+  return axes ? of.beside({ provider: new Cached(new Merged(of.provider, axes, 0)), trace: mergedTrace(of.trace, axes), site: of.site.value, head: MEAN, name: "" }, { cells: signal("token") }) : of;
 }
 
 /** The next head; where there is but one, the next site. */

@@ -26,6 +26,17 @@ export interface Legend {
   style?: () => Style;
 }
 
+/** A bar of colours with numbers at their places from 0 to 1. */
+export function scaleOf(colour: (t: number) => string, ticks: readonly (readonly [string, number])[]): HTMLElement {
+  const bar = h("span", { className: "bar" });
+  bar.style.background = `linear-gradient(to right,${Array.from({ length: 17 }, (_, n) => colour(n / 16)).join(",")})`;
+  return h("span", { className: "scale", dir: "ltr" }, bar, ...ticks.map(([text, at]) => {
+    const tick = h("span", { className: at === 0 ? "tick first" : at === 1 ? "tick last" : "tick" }, text);
+    tick.style.left = `${at * 100}%`;
+    return tick;
+  }));
+}
+
 /** The colours in plain words. */
 export function legend(app: App, { difference = false, marks = [], ahead = () => false, row = false, heads = () => [], contrast = () => false, style = () => "heat" }: Legend = {}): HTMLElement {
   const box = h("div", { className: "legend" });
@@ -42,16 +53,10 @@ export function legend(app: App, { difference = false, marks = [], ahead = () =>
     // A picture of middling grey under the veil that lies where the query does not look.
     const grey = (t: number): string => `rgb(${[8, 10, 14].map((veil) => Math.round(190 + (veil - 190) * 0.82 * (1 - t))).join(",")})`;
     const colour = (t: number): string => (difference ? differenceColour(theme, 2 * t - 1) : light ? grey(t) : cssAt(scale, theme, t));
-    const bar = h("span", { className: "bar" });
-    bar.style.background = `linear-gradient(to right,${Array.from({ length: 17 }, (_, n) => colour(n / 16)).join(",")})`;
     const rows: [string, number][] = [["0", 0], [app.say("legend.largest"), 1]];
     const ends: [string, number][] = [[app.say("legend.faintest"), 0], [app.say("legend.strongest"), 1]];
     const ticks = own ? ends : difference ? ([["−1", 0], ["0", 0.5], ["+1", 1]] as [string, number][]) : whole ? rows : TICKS[scale];
-    const scaleBox = h("span", { className: "scale", dir: "ltr" }, bar, ...ticks.map(([text, at]) => {
-      const tick = h("span", { className: at === 0 ? "tick first" : at === 1 ? "tick last" : "tick" }, text);
-      tick.style.left = `${at * 100}%`;
-      return tick;
-    }));
+    const scaleBox = scaleOf(colour, ticks);
     const key = (background: string, text: string): HTMLElement => {
       const square = h("span", { className: "swatch" });
       square.style.background = background;

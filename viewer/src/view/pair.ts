@@ -47,7 +47,7 @@ export function pair(app: App, companion: Other): { element: HTMLElement; close:
     replace(told, crossing ? app.say(one === other ? "pair.same" : "pair.differ") : "", " ", compare);
   });
   return {
-    element: h("div", { className: "pairview" }, told, ...stories.map(({ element }, at) => h("article", {}, names[at]!, element))),
+    element: h("div", { className: "pairview" }, told, ...stories.map(({ element }, at) => h("article", { tabIndex: -1 }, names[at]!, element))),
     close: () => {
       stop();
       for (const each of stories) each.close();

@@ -102,7 +102,9 @@ export class Play {
     const root = this.element.closest(".foveate");
     // As for all keys: a viewer among others hears its own ones only, and nothing while it is saved.
     const own = root !== null && (root.contains(target) || (target === document.body && root.parentElement === document.body));
-    const elsewhere = !own || root.matches(".saving") || document.querySelector("dialog[open]") !== null;
+    // Of two stories, the one that has the focus.
+    const story = this.element.closest(".pairview article");
+    const elsewhere = !own || (story && !story.contains(target)) || root.matches(".saving") || document.querySelector("dialog[open]") !== null;
     if (this.element.hidden || elsewhere || event.ctrlKey || event.metaKey || event.altKey || (!inside && target.closest(OWN_KEYS))) return;
     const back = getComputedStyle(this.element).direction === "rtl" ? "ArrowRight" : "ArrowLeft";
     const actions: Record<string, () => void> = {

@@ -129,7 +129,7 @@ export function headingOf(app: App): Heading {
   const story = view === "story";
   const written = story && !drawable(app.sequence("key")) && !drawable(app.sequence("query"));
   const { heads } = app.current;
-  const mean = view === "alignment" && app.heads.peek() === "mean";
+  const mean = view === "alignment" ? app.heads.peek() === "mean" : view === "compare" && app.against.peek()?.mean === true;
   const drawn = view === "text" && app.together.peek().length > 1 ? app.together.peek() : [app.head.peek()];
   const head = mean ? app.say("story.mean", { count: heads }) : `${app.say(drawn.length > 1 ? "text.heads" : "head").toLocaleLowerCase()} ${drawn.join(", ")}`;
   const where = [app.siteName(app.current), heads > 1 ? head : ""].filter(Boolean).join(", ");

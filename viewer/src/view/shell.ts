@@ -143,9 +143,12 @@ export class Shell {
     const sites = app.trace.sites.map((site, at) => [String(at), app.siteName(site)] as const);
     const told = app.view.value === "story";
     const numbers = Array.from({ length: app.current.heads }, (_, head) => [String(head), String(head)] as const);
-    const heads = told && numbers.length > 1 ? [["mean", app.say("alignment.mean")] as const, ...numbers] : numbers;
+    const against = app.view.value === "compare" ? app.against.value : null;
+    const heads = (told || against) && numbers.length > 1 ? [["mean", app.say("alignment.mean")] as const, ...numbers] : numbers;
+    const mean = numbers.length > 1 && (told ? app.heads.value === "mean" : against?.mean === true);
     const chooseHead = (name: string): void => {
       if (told) app.heads.value = name === "mean" ? "mean" : "one";
+      if (against) app.against.value = { ...against, mean: name === "mean" };
       if (name !== "mean") app.choose(app.site.value, Number(name));
     };
     const has = (level: "words" | "sentences"): boolean => Boolean(app.sequence("query")?.[level] ?? app.sequence("key")?.[level]);
@@ -156,7 +159,7 @@ export class Shell {
     };
     refill(this.choices,
       choice(app.say("site"), sites, String(app.site.value), (site) => app.choose(Number(site), app.head.value)),
-      choice(app.say("head"), heads, told && app.heads.value === "mean" && numbers.length > 1 ? "mean" : String(app.head.value), chooseHead),
+      choice(app.say("head"), heads, mean ? "mean" : String(app.head.value), chooseHead),
       told && !drawable(app.sequence("key")) ? null : choice(app.say("scale"), app.tints.map((name) => [name, app.say(`scale.${name}`)] as const), app.tint, (name) => app.colour(name)),
       told ? null : choice(app.say("pool"), (["peak", "mass"] as const).map((name) => [name, app.say(`pool.${name}`)] as const), app.pool.value, (name) => (app.pool.value = name)),
       !told && (cells.length > 1 || app.cells.value !== "token") ? choice(app.say("cells"), cells.map((name) => [name, app.say(`cells.${name}`)] as const), app.cells.value, changeCells) : null);
