@@ -463,6 +463,9 @@ def test_two_models_of_one_text_share_a_page_and_other_texts_are_refused(
     assert [text.count(f'id="{name}">') for name in ("trace", "beside", "worker", "viewer")] == [1, 1, 1, 1]
     said = foveate("look", trained, "--beside", kept, "--text", "abd", "--no-tune", "--html", page)
     assert (said.code, "read different texts: 'abd' and 'abc'" in said.err) == (2, True)
+    pairs = Path(__file__).parent.parent / "golden/version_0_1/runs/classify_pairs_begun"
+    said = foveate("look", trained, "--beside", pairs, "--text", "abc", "--no-tune", "--html", page)
+    assert (said.code, f"--beside {pairs}: The text has 1 part" in said.err) == (3, True)
     said = foveate("look", trained, "abc", "--beside", kept, "--no-tune")
     assert (said.code, "--beside goes with the viewer and a page: --html" in said.err) == (2, True)
     session = Session(read_trace(kept), beside=read_trace(kept).named("other"))

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from foveate.errors import SetupError, UsageError
+from foveate.errors import FoveateError, SetupError, UsageError
 from foveate.tasks import task_of
 from foveate.tasks.option import (
     count,
@@ -244,7 +244,10 @@ def _beside(arguments: argparse.Namespace, trace: "Trace") -> "Trace | None":
         others.text = others.viewed = others.target = None
         other = _Kept(others).trace
     else:
-        other = _named(others, _of_run(others).trace)
+        try:
+            other = _named(others, _of_run(others).trace)
+        except FoveateError as error:  # which names no run, and here there are two
+            raise type(error)(f"--beside {arguments.beside}: {error}") from error
     common_units(*(each.tracks[each.sites[each.opening[0]].key] for each in (trace, other)))
     return other
 
