@@ -1,7 +1,7 @@
 /** Words and heads switched off in the story of the translator that comes with the package: with its model, and on a page. */
 
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { AxeBuilder } from "@axe-core/playwright";
@@ -47,6 +47,10 @@ async function visit(page: Page, to: string, hash = ""): Promise<string[]> {
 const word = (page: Page, side: "key" | "query", text: string) => page.locator(`.sentence .${side} .word`, { hasText: new RegExp(`^${text}$`) }).first();
 const answer = async (page: Page): Promise<string> => (await page.locator(".sentence .query .word:not(.end)").allInnerTexts()).join(" ");
 const FIRST = "Un homme rouge dans une chemise rouge est un vélo de la rue.";
+
+test("a page with the answers without each word is small, too", () => {
+  expect(statSync(fileURLToPath(address("switched"))).size).toBeLessThan(500_000);
+});
 
 test("a click switches a word off, and the answer rewrites itself with its cost, a bar and a way back", async ({ page }) => {
   const strangers = await visit(page, url);
