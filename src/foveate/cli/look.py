@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+from foveate.cli.look_drawing import dpi_of, draw, is_pictured, site_of
 from foveate.errors import FoveateError, SetupError, UsageError
 from foveate.tasks import task_of
 from foveate.tasks.option import (
@@ -16,10 +17,10 @@ from foveate.tasks.option import (
     require_ending,
     require_used,
 )
-from foveate.voice import say, screen
+from foveate.voice import say
 
 if TYPE_CHECKING:
-    from foveate.inspect import Alignment, TimeAlignment, Trace
+    from foveate.inspect import Trace
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     _require_sense(arguments, of_trace=of_trace, drawn=drawn, written=written)
     sight: Any = _Kept(arguments) if of_trace else _of_run(arguments)
     if drawn:
-        _draw(arguments, sight)
+        draw(arguments, sight)
     if written:
         _write(arguments, sight)
     elif not drawn:
@@ -172,9 +173,9 @@ def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool
         ("words",): (figure or (drawn and not walked), "drawings: TEXT, --out, --png, --svg or --pdf"),
         ("when",): (drawn and not of_trace and not walked, "a drawing of a run: TEXT or --out"),
         ("site",): (figure or walked or (of_trace and drawn), "--png, --svg, --pdf and --steps"),
-        ("scale",): (figure or (_pictured(arguments.out) and not walked), "pictures: --png, --svg, --pdf or --out"),
-        ("dpi",): (bool(arguments.png) or _pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
-        ("outlines",): (bool(arguments.svg) or _pictured(arguments.out, ".svg"), "an SVG: --svg or --out FILE.svg"),
+        ("scale",): (figure or (is_pictured(arguments.out) and not walked), "pictures: --png, --svg, --pdf or --out"),
+        ("dpi",): (bool(arguments.png) or is_pictured(arguments.out, ".png"), "a PNG: --png or --out FILE.png"),
+        ("outlines",): (bool(arguments.svg) or is_pictured(arguments.out, ".svg"), "an SVG: --svg or --out FILE.svg"),
         ("ablations",): (bool(arguments.html), "a page: --html"),
         ("beside",): (bool(arguments.html) or (not drawn and not written), "the viewer and a page: --html"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
@@ -192,11 +193,6 @@ def _outline(arguments: argparse.Namespace) -> None:
     for path in (arguments.svg, arguments.out):
         if path is not None and path.lower().endswith(".svg"):
             outline_file(path)
-
-
-def _pictured(out: str | None, *endings: str) -> bool:
-    """Whether --out writes a picture of one of the endings."""
-    return out is not None and out.lower().endswith(endings or (".svg", ".pdf", ".png"))
 
 
 class _Kept:
@@ -252,129 +248,6 @@ def _beside(arguments: argparse.Namespace, trace: "Trace") -> "Trace | None":
     return other
 
 
-def _draw(arguments: argparse.Namespace, sight: Any) -> None:
-    """The steps of one query, or an alignment, in the terminal or in a file."""
-    from foveate.inspect import alignment, terminal, times, write
-    from foveate.inspect.flow import class_view
-    from foveate.inspect.view import gazes, heading, hears, is_graph
-
-    if arguments.steps is not None:
-        _walk(arguments, sight.trace)
-        return
-    heard: TimeAlignment | None = sight.times(arguments)
-    drawn: Alignment | None = None if heard else sight.alignment(arguments)
-    if heard is None and drawn is None and hears(sight.trace, _site(arguments, sight.trace)):
-        heard = times(sight.trace, site=_site(arguments, sight.trace), head=arguments.head)
-    if heard is not None:
-        _draw_times(arguments, sight.trace, heard)
-        return
-    links = (arguments.out or "").lower().endswith(".pharaoh")
-    if drawn is None and not links and is_graph(sight.trace, _site(arguments, sight.trace)):
-        _draw_graph(arguments, sight.trace)
-        return
-    site = _site(arguments, sight.trace)
-    view = None if drawn else class_view(sight.trace, site=site, head=arguments.head)
-    drawn = drawn or view or alignment(sight.trace, site=site, head=arguments.head)
-    drawn = drawn.words() if arguments.words else drawn
-    if arguments.out is None:
-        if drawn.grid and view is None and not gazes(sight.trace, site):
-            print(heading(sight.trace, site=site, head=arguments.head))
-        print(terminal(drawn, **screen()))
-        return
-    if _pictured(arguments.out) and (view or gazes(sight.trace, site)):
-        _draw_gaze(arguments, drawn, sight.trace, site, words=view is None)
-        return
-    if links:
-        drawn = drawn.without_specials()
-    say(f"Wrote {write(drawn, arguments.out, scale=arguments.scale, dpi=_dpi(arguments))}.")
-
-
-def _draw_gaze(
-    arguments: argparse.Namespace, drawn: "Alignment", trace: "Trace", site: int | str | None, *, words: bool
-) -> None:
-    """A picture once for each word or view of a class token, with the places that it looks at."""
-    from foveate.inspect.figure.picture_file import write_gaze, write_view
-
-    if arguments.scale != "linear":
-        raise UsageError(
-            "--scale is for maps, and --out writes where words or tokens look. Write the map with --svg or --png."
-        )
-    here = trace.sites[trace.opening[0] if site is None else trace.index(site)]
-    picture = trace.tracks[here.key].picture
-    write = write_gaze if words else write_view
-    say(f"Wrote {write(drawn, arguments.out, picture=picture, dpi=_dpi(arguments))}.")
-
-
-def _draw_times(arguments: argparse.Namespace, trace: "Trace", heard: "TimeAlignment") -> None:
-    """Words or labels along the time of a recording, in the terminal or in a file."""
-    from foveate.inspect import strip, write_times
-
-    if arguments.out is None:
-        print(strip(heard, width=screen()["width"]))
-        return
-    site = _site(arguments, trace)
-    frames = trace.tracks[trace.sites[trace.opening[0] if site is None else trace.index(site)].key]
-    path = write_times(heard, arguments.out, sound=frames.sound, picture=frames.picture, dpi=_dpi(arguments))
-    say(f"Wrote {path}.")
-
-
-def _draw_graph(arguments: argparse.Namespace, trace: "Trace") -> None:
-    """A graph or a molecule with its weights, in a file; in the terminal the strongest weights."""
-    from foveate.inspect.figure.picture_file import write_drawing
-    from foveate.inspect.view import graph
-
-    drawing, lines = graph(trace, site=_site(arguments, trace), head=arguments.head)
-    if arguments.out is None:
-        print(lines)
-        return
-    title = lines.partition("\n")[0]
-    say(f"Wrote {write_drawing(drawing, lines, arguments.out, title=title, dpi=_dpi(arguments))}.")
-
-
-def _walk(arguments: argparse.Namespace, trace: "Trace") -> None:
-    from foveate.inspect import steps
-
-    site = _site(arguments, trace)
-    number, opening = trace.opening
-    number = number if site is None else trace.index(site)
-    head = arguments.head if arguments.head is not None else (opening or 0) if site is None else 0
-    walked = steps(trace, number, head, _query(arguments.steps, trace, number))
-    if arguments.out is None:
-        print(walked)
-    else:
-        say(f"Wrote {walked.save(arguments.out, dpi=_dpi(arguments))}.")
-
-
-def _query(name: str, trace: "Trace", site: int) -> int:
-    """The query that --steps names, by its number or its piece."""
-    from foveate.inspect.alignment import join_pieces
-
-    labels = trace.tracks[trace.sites[site].query].labels
-    words = [join_pieces([label]) for label in labels]
-    if name.isdecimal() and int(name) < len(labels):
-        return int(name)
-    for called in (labels, words):
-        if name in called and not name.isdecimal():
-            return called.index(name)
-    some = ", ".join(f"{number} {word}" for number, word in enumerate(words[:12]))
-    more = f" … {len(labels) - 1}" if len(labels) > 12 else ""
-    raise UsageError(f"There is no query {name!r}: {trace.sites[site].title} has {some}{more}.")
-
-
-def _site(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
-    """The attention that --site or --layer names."""
-    if arguments.site is not None:
-        return int(arguments.site) if arguments.site.isdecimal() else str(arguments.site)
-    if arguments.layer is None:
-        return None
-    across = [number for number, site in enumerate(trace.sites) if site.kind == "cross" and not site.posterior]
-    layers = across or list(range(len(trace.sites)))
-    if not -len(layers) <= arguments.layer < len(layers):
-        others = f" that look across. --site chooses among all {len(trace.sites)} attentions" if across else ""
-        raise UsageError(f"There is no layer {arguments.layer}: the trace has {len(layers)}{others}, counted from 0.")
-    return layers[arguments.layer]
-
-
 def _named(arguments: argparse.Namespace, trace: "Trace") -> "Trace":
     """The trace with the name of its run; a stored trace keeps its own."""
     from foveate.inspect.trace import is_trace
@@ -405,12 +278,12 @@ def _write(arguments: argparse.Namespace, sight: Any) -> None:
         path = Path(getattr(arguments, kind))
         picture = figure(
             trace,
-            site=_site(arguments, trace),
+            site=site_of(arguments, trace),
             head=arguments.head,
             kind=kind,
             level="word" if arguments.words else None,
             scale=arguments.scale,
-            dpi=_dpi(arguments),
+            dpi=dpi_of(arguments),
         )
         write_file(path, picture)
         say(f"Wrote {path}.")
@@ -427,12 +300,6 @@ def _ablations(sight: Any) -> dict[str, Any]:
         )
     switches = single_switches(sight.ablator, sight.trace)
     return {"ablates": sight.ablator.track, "ablations": [each.header(sight.trace.tracks) for each in switches]}
-
-
-def _dpi(arguments: argparse.Namespace) -> int:
-    from foveate.inspect.figure.raster import DPI
-
-    return DPI if arguments.dpi is None else int(arguments.dpi)
 
 
 def _serve(arguments: argparse.Namespace, sight: Any) -> None:

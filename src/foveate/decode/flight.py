@@ -125,12 +125,7 @@ class Flight(Generic[Source]):
         none of the sentences is admitted.
         """
         limits = [Limits()] * len(names) if limits is None else limits
-        if not len(names) == len(sources) == len(limits):
-            raise UsageError(
-                f"decode: {len(names)} names, {len(sources)} sources and {len(limits)} limits. Give one of each for "
-                "every sentence."
-            )
-        require_names(names, self._names)
+        require_names(names, sources, limits, taken=self._names)
         self._require(limits)
         self._names.update(names)
         self._queue += [_Waiting(*each) for each in zip(names, sources, limits, strict=True)]
@@ -178,9 +173,10 @@ class Flight(Generic[Source]):
     def _board(self) -> None:
         """Start sentences that wait, in their order, in free places."""
         free = self.capacity - self.flying
-        started, self._queue = self._queue[:free], self._queue[free:]
+        started = self._queue[:free]
         limits = [each.limits for each in started]
         state = self._start([each.source for each in started], self._beam)
+        self._queue = self._queue[free:]
         request = self._request(limits)
         numbers = [next(self._next) for _ in started]
         self._numbers.update(zip(numbers, (each.name for each in started), strict=True))
@@ -264,8 +260,15 @@ class Flight(Generic[Source]):
         return replace(Beams.start(request, allowed, self.config), token=token, penalty=tuple(penalties))
 
 
-def require_names(names: Sequence[Hashable], taken: Collection[Hashable]) -> None:
-    """Raise UsageError for names that already stand for a sentence."""
+def require_names(
+    names: Sequence[Hashable], sources: Sequence[Any], limits: Sequence[Limits], *, taken: Collection[Hashable]
+) -> None:
+    """Raise UsageError for names that already stand for a sentence, or that are not as many as sources and limits."""
+    if not len(names) == len(sources) == len(limits):
+        raise UsageError(
+            f"decode: {len(names)} names, {len(sources)} sources and {len(limits)} limits. Give one of each for every "
+            "sentence."
+        )
     repeated = [name for place, name in enumerate(names) if name in taken or name in names[:place]]
     if repeated:
         raise UsageError(f"decode: the names {repeated} already stand for sentences in flight. Give each its own.")

@@ -55,6 +55,38 @@ class Loud(Served):
             raise
         return Answered(text)
 
+    def flight(self) -> "LoudFlight":
+        return LoudFlight(self)
+
+
+class LoudFlight:
+    """Answers all questions together, the last first, as soon as the model may."""
+
+    def __init__(self, model: Loud) -> None:
+        self.model = model
+        self.questions: dict[int, list[str]] = {}
+        self.dropped: list[str] = []
+        self.fails = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.questions)
+
+    def admit(self, number: int, texts: Sequence[str]) -> None:
+        self.questions[number] = list(texts)
+
+    def drop(self, number: int) -> None:
+        self.dropped += self.questions.pop(number)
+
+    def tick(self) -> list[tuple[int, list[Answered]]]:
+        if not self.model.may.wait(0.01):
+            return []
+        if self.fails:
+            raise ValueError
+        complete = [(number, self.model.answer(texts, {})) for number, texts in reversed(self.questions.items())]
+        self.questions.clear()
+        return complete
+
 
 class Threads(Nursery):
     """Starts model processes as threads. Their number is that of a process which may be killed."""
@@ -173,6 +205,29 @@ def test_a_question_whose_client_has_left_is_not_answered(threads: Threads) -> N
         model.may.set()
         assert [await first, await third] == [["FIRST"], ["THIRD"]]
         assert model.read == ["first", "third"]
+
+    run(threads, test)
+
+
+def test_questions_in_flight_are_dropped_and_answered_one_by_one(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        (process,), (model,) = threads.processes, threads.models
+        flight = process.flights["loud"] = LoudFlight(model)
+        model.may.clear()
+        client = Client()
+        asked = [Client().ask(desk, "first"), client.ask(desk, "second"), Client().ask(desk, "third")]
+        await until(lambda: len(flight.questions) == 3)
+        client.left.set()
+        await until(lambda: flight.dropped == ["second"])
+        model.may.set()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert [answers[0], answers[2]] == [["FIRST"], ["THIRD"]]
+        assert isinstance(answers[1], RefusedError)
+
+        flight.fails = True  # the questions are answered without it, and others in another flight
+        assert await asyncio.gather(*(Client().ask(desk, text) for text in "ab")) == [["A"], ["B"]]
+        assert process.flights["loud"] is not flight
+        assert await Client().ask(desk, "c") == ["C"]
 
     run(threads, test)
 

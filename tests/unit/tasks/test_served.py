@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from foveate.errors import UsageError
 from foveate.storage.shipped import run_folder
-from foveate.tasks.language_model.served_generator import _cut, _overlap
+from foveate.tasks.language_model.served_generator import ServedGenerator, _cut, _overlap
+from foveate.tasks.language_model.use import Generator
 from foveate.tasks.translate.served_translator import ServedFlight, ServedTranslator
 from foveate.tasks.translate.use import Translator
 
@@ -68,3 +70,18 @@ def test_a_text_ends_before_the_first_of_its_ends() -> None:
     assert _cut("one. two! three", ("!", ".")) == ("one", True)
     assert _cut("one", ("!",)) == ("one", False)
     assert [_overlap(text, "<end>") for text in ("a", "a<", "a<en", "<end", "n<")] == [0, 1, 3, 4, 1]
+
+
+def test_what_is_told_of_a_stream_is_the_answer_up_to_its_end() -> None:
+    """No part of an end is told before it is known whether it is one."""
+    run = Path(__file__).parents[2] / "golden/version_0_1/runs/language_model_gpt"
+    served = ServedGenerator(Generator.load(run))
+    settings = {"max_tokens": 20, "temperature": 1.0, "seed": 3}
+    (whole,) = served.answer(["ab"], settings)
+    text = whole.value["text"]
+    for place in range(1, len(text) - 3, 3):
+        ends = [text[place : place + 3], text[place : place + 2] + "\0"]
+        told: list[str] = []
+        answer = served.stream("ab", {**settings, "stop": ends}, told.append)
+        assert answer.value == {"text": text.partition(ends[0])[0], "finished": True}
+        assert "".join(told) == answer.value["text"]

@@ -42,6 +42,8 @@ def test_a_batch_with_one_bad_text_is_not_admitted(translator: Translator) -> No
     flight.admit([1], ["Hello."])
     with pytest.raises(UsageError, match="already stand for sentences"):
         flight.admit([2, 1], ["Hello.", ""])
+    with pytest.raises(UsageError, match="2 names, 1 sources"):
+        flight.admit([2, 3], ["Hello."])
     with pytest.raises(UsageError, match="may have only 0 tokens"):
         flight.admit([3, 4], ["", "Hello."], [Limits(), Limits(max_length=0)])
     results = []

@@ -60,8 +60,8 @@ class TranslationFlight:
         the model has positions; then none of the texts is admitted.
         """
         require_texts(texts)
-        require_names(names, self._texts)
         limits = [Limits()] * len(names) if limits is None else limits
+        require_names(names, texts, limits, taken=self._texts)
         sources = [self.translator.encode(text, f"Text {name!r}") for name, text in zip(names, texts, strict=True)]
         allowed = length_limits(self.translator.model, sources, self.config)
         own = [

@@ -1,0 +1,63 @@
+"""The door of the service: clients that do not read, and failures that say why."""
+
+import asyncio
+import socket
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from foveate.errors import SetupError
+from foveate.service.admission import Limits
+from foveate.service.desk import Desk
+from foveate.service.front import Door, Gate, application
+from foveate.service.keyring import Keyring
+from foveate.service.model_pool import ModelPool
+from foveate.service.model_process import Setup
+from foveate.service.nursery import Nursery
+
+
+class Barren(Nursery):
+    """Cannot start anything."""
+
+    def start(self, setup: Setup) -> tuple[socket.socket, int]:
+        raise SetupError("There is no memory.")
+
+
+@pytest.fixture
+def desk() -> Desk:
+    pool = ModelPool(Setup(()), 1, note=lambda sentence: None)
+    pool.nursery = Barren()
+    return Desk(pool, Limits(timeout=0.1))
+
+
+def test_a_client_that_does_not_read_is_left_at_the_deadline(desk: Desk) -> None:
+    async def hello(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("Hello")
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        await asyncio.Event().wait()
+
+    lines: list[str] = []
+    gate = Gate(Starlette(routes=[Route("/", hello)]), desk, Door(None), lines.append)
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
+    asyncio.run(asyncio.wait_for(gate(scope, receive, send), 10))
+    assert "TimeoutError" in lines[0]
+
+
+def test_a_reload_that_fails_says_why(desk: Desk) -> None:
+    async def reload() -> httpx.Response:
+        gate = application(desk, Keyring(), Door(None), lambda line: None)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(gate), base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
+            return await client.post("/admin/reload")
+
+    response = asyncio.run(reload())
+    assert response.status_code == 500
+    assert "There is no memory." in response.json()["error"]
