@@ -1,4 +1,4 @@
-"""What `foveate look` draws in the terminal or into the file of --out."""
+"""Drawings of `foveate look`, in the terminal or in the file of --out."""
 
 import argparse
 from typing import TYPE_CHECKING, Any

@@ -35,9 +35,9 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         keys.require(request)
         query = await read(request, Instances, desk.limits.body)
         card = desk.card(name=request.path_params["name"])
-        wanted = [_explain(instance, card.name) for instance in query.instances]
-        desk.check([each.source for each in wanted])
-        return answer({"explanations": [await explained(desk, request, each) for each in wanted]})
+        queries = [_explain(instance, card.name) for instance in query.instances]
+        desk.check([each.source for each in queries])
+        return answer({"explanations": [await explained(desk, request, each) for each in queries]})
 
     return [
         Route("/v1/models/{name}:predict", predict, methods=["POST"], name="predict"),

@@ -35,7 +35,7 @@ PAUSES = (0.0, 0.2, 1.0, 3.0)
 SOUND = 30.0
 """Seconds after which a process that died counts as the first again."""
 HUNG = 30.0
-"""Seconds after the deadline of a question at which a process that has said nothing since it was asked is ended."""
+"""Seconds after the deadline of a question at which a process that has said nothing since then is ended."""
 CLOSING = "The service is closing."
 LOST = "The model process was lost while it answered, and is being started again. Send the request again."
 CODES = {422: "invalid_request", 503: "unavailable", 504: "timeout"}
@@ -50,7 +50,7 @@ Said = Part | Reply | Refusal | Left
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Inquiry:
     """A question to a process, and what is said about it."""
 
     number: int
@@ -62,7 +62,7 @@ class ModelHost:
 
     def __init__(self, nursery: Nursery, setup: Setup) -> None:
         self.cards: list[Card] = []
-        self.pending: dict[int, Asked] = {}
+        self.pending: dict[int, Inquiry] = {}
         self.alive = True
         self._patience = 0.0
         self._overdue = math.inf
@@ -102,25 +102,25 @@ class ModelHost:
         self.alive = False
         self._lose(LOST)
 
-    def ask(self, question: Question) -> Asked:
+    def ask(self, question: Question) -> Inquiry:
         """Send a question. Raises RefusedError for settings that no message can have."""
         try:
             message = packed(question)
         except (OverflowError, RecursionError) as error:
             raise invalid(f"The settings cannot be read: {error}.") from None
-        asked = self.pending[question.number] = Asked(question.number)
+        inquiry = self.pending[question.number] = Inquiry(question.number)
         self._patience = question.left + HUNG
         self._overdue = min(self._overdue, time.monotonic() + self._patience)
         self._send(message)
-        return asked
+        return inquiry
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, inquiry: Inquiry) -> None:
         """Nobody waits for the rest of an answer; a process that works on it is told so."""
-        if self.pending.pop(asked.number, None) and self.alive:
-            self._send(packed(Drop(asked.number)))
+        if self.pending.pop(inquiry.number, None) and self.alive:
+            self._send(packed(Drop(inquiry.number)))
 
     def is_hung(self) -> bool:
-        """Whether the process has not said anything for too long since it was asked: an idle one says that it is."""
+        """Whether the process has not said anything for too long after a question: an idle one says that it is."""
         return time.monotonic() > self._overdue
 
     def end(self, reason: str = LOST) -> None:
@@ -136,8 +136,8 @@ class ModelHost:
             self._writer.close()
 
     def _lose(self, reason: str) -> None:
-        for asked in self.pending.values():
-            asked.said.put_nowait(Refusal(asked.number, 503, reason))
+        for inquiry in self.pending.values():
+            inquiry.said.put_nowait(Refusal(inquiry.number, 503, reason))
         self.pending.clear()
 
     def _send(self, message: bytes) -> None:
@@ -204,10 +204,10 @@ class ModelPool:
             raise unavailable("The models are being loaded.")
         host = min(alive, key=lambda each: len(each.pending))
         self._number += 1
-        asked = host.ask(Question(self._number, run, kind, texts, settings, left, cost))
+        inquiry = host.ask(Question(self._number, run, kind, texts, settings, left, cost))
 
         def leave(client: "asyncio.Future[None]") -> None:
-            asked.said.put_nowait(Left())
+            inquiry.said.put_nowait(Left())
 
         leaving.add_done_callback(leave)
         clock = asyncio.get_running_loop().time
@@ -216,7 +216,7 @@ class ModelPool:
             while True:
                 try:
                     async with asyncio.timeout_at(until):
-                        message = await asked.said.get()
+                        message = await inquiry.said.get()
                 except TimeoutError:
                     raise RefusedError(504, "The deadline has passed.", "timeout") from None
                 if isinstance(message, Left):
@@ -230,7 +230,7 @@ class ModelPool:
                 until = clock() + left  # a stream may take longer, as long as it goes on
         finally:
             leaving.remove_done_callback(leave)
-            host.forget(asked)
+            host.forget(inquiry)
 
     async def reload(self) -> None:
         """Load the runs anew beside those that answer, and then exchange them; old processes finish what they have.

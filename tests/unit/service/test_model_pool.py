@@ -98,6 +98,7 @@ class Threads(Nursery):
         self.models: list[Loud] = []
         self.threads: list[threading.Thread] = []
         self.failing = 0
+        self.loading: dict[int, threading.Event] = {}
 
     def start(self, setup: Setup) -> tuple[socket.socket, int]:
         if self.failing:
@@ -116,6 +117,9 @@ class Threads(Nursery):
         return sum(not process.ended for process in self.processes)
 
     def _work(self, process: ModelProcess) -> None:
+        loading = self.loading.get(self.processes.index(process))
+        if loading:
+            loading.wait(20)
         process.send(Ready([CARD]))
         process.work()
         process.connection.close()
@@ -181,8 +185,8 @@ async def until(true: Callable[[], bool]) -> None:
 
 def test_each_question_gets_its_own_answer(threads: Threads) -> None:
     async def test(desk: Desk) -> None:
-        asked = [Client().ask(desk, *(f"text {number} {part}" for part in range(number % 4))) for number in range(40)]
-        for number, answer in enumerate(await asyncio.gather(*asked)):
+        tasks = [Client().ask(desk, *(f"text {number} {part}" for part in range(number % 4))) for number in range(40)]
+        for number, answer in enumerate(await asyncio.gather(*tasks)):
             assert answer == [f"TEXT {number} {part}" for part in range(number % 4)]
 
     run(threads, test, processes=2)
@@ -215,12 +219,12 @@ def test_questions_in_flight_are_dropped_and_answered_one_by_one(threads: Thread
         flight = process.flights["loud"] = LoudFlight(model)
         model.may.clear()
         client = Client()
-        asked = [Client().ask(desk, "first"), client.ask(desk, "second"), Client().ask(desk, "third")]
+        tasks = [Client().ask(desk, "first"), client.ask(desk, "second"), Client().ask(desk, "third")]
         await until(lambda: len(flight.questions) == 3)
         client.left.set()
         await until(lambda: flight.dropped == ["second"])
         model.may.set()
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert [answers[0], answers[2]] == [["FIRST"], ["THIRD"]]
         assert isinstance(answers[1], RefusedError)
 
@@ -299,13 +303,13 @@ def test_settings_that_no_message_can_have_are_refused(threads: Threads, value: 
 def test_reloads_leave_one_process_in_each_place(threads: Threads) -> None:
     async def test(desk: Desk) -> None:
         threads.models[0].may.clear()
-        asked = [Client().ask(desk, "a") for _ in range(4)]
+        tasks = [Client().ask(desk, "a") for _ in range(4)]
         await until(lambda: bool(threads.models[0].read))
         reloads = [asyncio.ensure_future(desk.pool.reload()) for _ in range(3)]
         threads.processes[1].connection.shutdown(socket.SHUT_RDWR)  # one dies meanwhile
         await asyncio.gather(*reloads)
         threads.models[0].may.set()
-        for each in await asyncio.gather(*asked, return_exceptions=True):
+        for each in await asyncio.gather(*tasks, return_exceptions=True):
             assert each == ["A"] or isinstance(each, RefusedError)
         await until(lambda: threads.running() == 2)
         await asyncio.sleep(0.1)
@@ -315,15 +319,31 @@ def test_reloads_leave_one_process_in_each_place(threads: Threads) -> None:
     run(threads, test, processes=2)
 
 
+def test_reloads_follow_each_other_so_that_memory_suffices(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        loading = threads.loading[1] = threading.Event()
+        reloads = [asyncio.ensure_future(desk.pool.reload()) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert len(threads.processes) == 2
+        loading.set()
+        await asyncio.gather(*reloads)
+        await until(lambda: threads.running() == 1)
+
+    run(threads, test)
+
+
 def test_a_process_that_dies_during_a_reload_does_not_take_the_place_of_the_new_one(threads: Threads) -> None:
     async def test(desk: Desk) -> None:
         pool, (old,) = desk.pool, desk.pool.hosts
         assert old is not None
+        loading = threads.loading[1] = threading.Event()
         threads.processes[0].connection.shutdown(socket.SHUT_RDWR)
-        await until(lambda: not old.alive)
+        await until(lambda: len(threads.processes) == 2)
         await pool.reload()
-        await asyncio.sleep(0.1)
-        assert threads.running() == 1
+        exchanged = list(pool.hosts)
+        loading.set()
+        await until(lambda: threads.running() == 1)
+        assert pool.hosts == exchanged != [old]
         assert await Client().ask(desk, "b") == ["B"]
 
     run(threads, test)
@@ -332,10 +352,10 @@ def test_a_process_that_dies_during_a_reload_does_not_take_the_place_of_the_new_
 def test_who_waits_when_the_service_closes_is_told_at_once(threads: Threads) -> None:
     async def test(desk: Desk) -> None:
         threads.models[0].may.clear()
-        asked = [Client().ask(desk, "a") for _ in range(3)]
+        tasks = [Client().ask(desk, "a") for _ in range(3)]
         await until(lambda: bool(threads.models[0].read))
         await desk.pool.close()
-        for each in await asyncio.gather(*asked, return_exceptions=True):
+        for each in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(each, RefusedError)
             assert (each.status, each.reason) == (503, "The service is closing.")
 

@@ -39,20 +39,20 @@ def test_questions_in_flight_get_the_answers_that_they_get_alone(served: ServedT
     for seed in range(2):
         flight, noise = ServedFlight(served), random.Random(seed)
         waiting, answers, dropped = dict(enumerate(questions(seed))), {}, set()
-        asked = dict(waiting)
+        every = dict(waiting)
         while waiting or flight.busy:
             if waiting and noise.random() < 0.3:
                 number = next(iter(waiting))
                 flight.admit(number, waiting.pop(number))
             if noise.random() < 0.03:
                 number = noise.randrange(12)
-                if number in asked and number not in waiting and number not in answers:
+                if number in every and number not in waiting and number not in answers:
                     flight.drop(number)
                     dropped.add(number)
             answers |= dict(flight.tick())
-        assert answers.keys() == asked.keys() - dropped
+        assert answers.keys() == every.keys() - dropped
         for number, own in answers.items():
-            assert own == [alone[text] for text in asked[number]]
+            assert own == [alone[text] for text in every[number]]
 
 
 def test_a_refused_question_leaves_nothing_behind(served: ServedTranslator) -> None:
@@ -81,7 +81,7 @@ def test_what_is_told_of_a_stream_is_the_answer_up_to_its_end() -> None:
     text = whole.value["text"]
     for place in range(1, len(text) - 3, 3):
         ends = [text[place : place + 3], text[place : place + 2] + "\0"]
-        told: list[str] = []
-        answer = served.stream("ab", {**settings, "stop": ends}, told.append)
+        parts: list[str] = []
+        answer = served.stream("ab", {**settings, "stop": ends}, parts.append)
         assert answer.value == {"text": text.partition(ends[0])[0], "finished": True}
-        assert "".join(told) == answer.value["text"]
+        assert "".join(parts) == answer.value["text"]
