@@ -35,7 +35,7 @@ PAUSES = (0.0, 0.2, 1.0, 3.0)
 SOUND = 30.0
 """Seconds after which a process that died counts as the first again."""
 HUNG = 30.0
-"""Seconds after the deadline of a question at which a process that has said nothing since then is ended."""
+"""Seconds after the deadline of a question at which a process that has been silent since the question is ended."""
 CLOSING = "The service is closing."
 LOST = "The model process was lost while it answered, and is being started again. Send the request again."
 CODES = {422: "invalid_request", 503: "unavailable", 504: "timeout"}
