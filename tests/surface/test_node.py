@@ -144,6 +144,26 @@ def test_training_on_permuted_nodes_gives_permuted_answers() -> None:
     assert float((answers[0][0] - answers[0][1]).abs().max()) > 1e-2
 
 
+@torch.no_grad()
+def test_smoothed_labels_are_trained_on_and_not_validated() -> None:
+    graph = Graph(
+        features=np.eye(6, dtype=np.float32),
+        edges=np.array([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]]),
+        labels=np.arange(6) % 3,
+        classes=("a", "b", "c"),
+    ).shared(valid=0.3, test=0.3)
+    model = {"kind": "graph_attention", "dropout": 0.0, "attention_dropout": 0.0}
+    plain, smoothed = (
+        NodeTask(build(SIDE.config, {"model": model, "label_smoothing": share}), graph, {}) for share in (0.0, 0.3)
+    )
+    batch = plain.batch(0)
+    logits = plain.model(batch.graph)[batch.targets]
+    spread = -logits.log_softmax(-1).mean(-1).sum()
+    expected = 0.7 * plain.loss(batch).total + 0.3 * spread
+    torch.testing.assert_close(smoothed.loss(smoothed.batch(0)).total, expected)
+    assert smoothed.validate() == plain.validate()
+
+
 def test_a_resumed_run_ends_with_the_same_bits(data: tuple[Path, Path], foveate: Any, tmp_path: Path) -> None:
     start = ("train", "node", "--edges", data[0], "--nodes", data[1], *BRIEF, "--set", "train.save_every=3")
     for name, steps in (("whole", 12), ("parts", 7)):

@@ -25,7 +25,7 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import file_digest
 from foveate.storage.run import read_run
 from foveate.suggestion import counted, listing
-from foveate.tasks.run_model import require_digests, require_seed, seeded, within_run
+from foveate.tasks.run_model import require_digests, require_seed, require_smoothing, seeded, within_run
 
 GRAPH = "data/graph.npz"
 """The file of a run with its graph and its splits."""
@@ -88,12 +88,14 @@ class NodeConfig:
     l2: float = setting(
         0.0, "half of the sum of all squared weights, without biases, times this is added to the mean loss"
     )
+    label_smoothing: float = setting(0.0, "share of the target probability that is spread over all classes")
     seed: int = setting(0, "seed of initial weights, of splits that are drawn, and of neighbour sampling")
 
     def __post_init__(self) -> None:
         if not 0 <= self.l2 < float("inf"):
             raise ValueError(f"l2 must be at least 0, got {self.l2}")
         require_seed(self.seed)
+        require_smoothing(self.label_smoothing)
         sampling = self.data.sampling
         if sampling is not None and len(sampling.fan_out) != self.model.num_layers:
             raise ValueError(
@@ -190,8 +192,9 @@ class NodeTask:
         return NodeBatch(self.whole, targets, self.whole.labels[targets], numbers)
 
     def loss(self, batch: NodeBatch) -> Loss:
-        """The cross-entropy of the targets, and for each of them the L2 term."""
-        total, count = cross_entropy(self.model(batch.graph)[batch.targets], batch.labels), len(batch.labels)
+        """The cross-entropy of the targets, with smoothed labels, and for each of them the L2 term."""
+        logits, count = self.model(batch.graph)[batch.targets], len(batch.labels)
+        total = cross_entropy(logits, batch.labels, label_smoothing=self.config.label_smoothing)
         if self.config.l2:
             total = total + self.config.l2 * count * self.model.squared_weights()
         return Loss(total, count)
