@@ -31,6 +31,7 @@ def pytest_collection_finish() -> None:
 
 
 shape_checker.use()
+collect_ignore = ["shape_checker.py"]  # imported once more, it would be built on itself
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no mistake
 settings.load_profile("untimed")

@@ -28,7 +28,7 @@ def names_like(word: str, names: Iterable[str]) -> str:
     """A sentence on the names that are similar to a word, or else on some of all.
 
     >>> names_like("n21", ["n1", "n2", "n12", "b"]), names_like("x", ["n1", "n2"])
-    ('Similar names are: n2, n12, n1.', 'Some names are: n1, n2.')
+    ('Similar names are: n2, n1, n12.', 'Some names are: n1, n2.')
     """
     import difflib
 

@@ -98,7 +98,7 @@ def test_the_widget_carries_the_viewer_and_no_numbers(trace: Trace) -> None:
     assert 'data-port=""' in live.page
     assert "default-src 'none'" in live.page
     assert 'id="trace"' not in live.page
-    assert len(live.page) < 300_000
+    assert len(live.page) < 320_000
     assert 'setAttribute("sandbox",' in live._esm.replace("`", '"')
 
 

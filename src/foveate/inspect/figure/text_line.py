@@ -49,7 +49,7 @@ def place_of(look: Mapping[str, str]) -> tuple[float, float, float]:
 def wrapped(text: str, room: float, *, bold: bool = False) -> list[str]:
     """The text in lines no wider than `room`, which is relative to the font size; a longer word is broken.
 
-    >>> wrapped("What mattered for the answer", 8), wrapped("注意力图", 2.5)
+    >>> wrapped("What mattered for the answer", 8.0), wrapped("注意力图", 2.5)
     (['What', 'mattered for', 'the answer'], ['注意', '力图'])
     """
     lines = [""]
