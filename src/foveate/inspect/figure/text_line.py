@@ -50,7 +50,7 @@ def wrapped(text: str, room: float, *, bold: bool = False) -> list[str]:
     """The text in lines no wider than `room`, which is relative to the font size; a longer word is broken.
 
     >>> wrapped("What mattered for the answer", 8.0), wrapped("注意力图", 2.5)
-    (['What', 'mattered for', 'the answer'], ['注意', '力图'])
+    (['What mattered', 'for the answer'], ['注意', '力图'])
     """
     lines = [""]
     for word in text.split(" "):
