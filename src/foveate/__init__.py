@@ -85,7 +85,6 @@ _PACKAGES = (
     "models",
     "nn",
     "serve",
-    "service",
     "storage",
     "tasks",
     "train",

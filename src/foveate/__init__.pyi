@@ -14,7 +14,6 @@ from foveate import metrics as metrics
 from foveate import models as models
 from foveate import nn as nn
 from foveate import serve as serve
-from foveate import service as service
 from foveate import storage as storage
 from foveate import tasks as tasks
 from foveate import train as train

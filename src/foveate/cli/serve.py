@@ -43,17 +43,17 @@ admitted, and ends. A request that would wait too long for its turn is refused a
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        from foveate.service.running import Service, run
+        from foveate.serve.service.running import Service, run
     except ModuleNotFoundError as error:
         raise SetupError(
             f"`foveate serve` needs the package {error.name}. Run: pip install 'foveate[serve]'"
         ) from error
     from pathlib import Path
 
-    from foveate.service.admission import Limits
-    from foveate.service.front import printed
-    from foveate.service.keyring import Keyring
-    from foveate.service.model_process import Setup
+    from foveate.serve.service.admission import Limits
+    from foveate.serve.service.front import printed
+    from foveate.serve.service.keyring import Keyring
+    from foveate.serve.service.model_process import Setup
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
 

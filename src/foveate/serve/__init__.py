@@ -1,4 +1,6 @@
-"""The viewer's server: one trace, optionally with its model, for one person on this machine."""
+"""The viewer's server: one trace, optionally with its model, for one person on this machine. `service/` has the service
+of `foveate serve`: models behind an address, for other programs.
+"""
 
 from foveate.inspect.rerun import Rerun, Rerunner
 from foveate.serve.app import application

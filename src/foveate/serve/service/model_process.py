@@ -16,9 +16,9 @@ from typing import cast
 
 from foveate.config import permit
 from foveate.errors import FoveateError
-from foveate.service.admission import cost
-from foveate.service.language import pair_of
-from foveate.service.message import (
+from foveate.serve.service.admission import cost
+from foveate.serve.service.language import pair_of
+from foveate.serve.service.message import (
     Beat,
     Card,
     Drop,
@@ -207,7 +207,9 @@ class ModelProcess:
         started = time.perf_counter()
         try:
             complete = flight.tick()
-        except Exception:
+        except Exception as error:
+            if not isinstance(error, FoveateError):  # alone, each question may succeed: the log keeps the reason
+                traceback.print_exception(error, file=sys.stderr)
             self.flights[name] = cast(InFlight, self.models[name].flight())
             for question in [question for question, _ in self.flying.values() if question.run == name]:
                 del self.flying[question.number]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foveate.errors import FoveateError, SetupError
-from foveate.service.message import (
+from foveate.serve.service.message import (
     Beat,
     Card,
     Drop,
@@ -26,9 +26,9 @@ from foveate.service.message import (
     packed,
     size_of,
 )
-from foveate.service.model_process import Setup
-from foveate.service.nursery import Nursery
-from foveate.service.refused import RefusedError, invalid, unavailable
+from foveate.serve.service.model_process import Setup
+from foveate.serve.service.nursery import Nursery
+from foveate.serve.service.refused import RefusedError, invalid, unavailable
 
 PAUSES = (0.0, 0.2, 1.0, 3.0)
 """Seconds before a process that died is started again: the first time, the second …; the last for all others."""

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from foveate.service.refused import RefusedError, invalid
+from foveate.serve.service.refused import RefusedError, invalid
 
 Shape = TypeVar("Shape")
 MOST_FIELDS = 20

@@ -19,11 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate import __version__
 from foveate.errors import FoveateError
-from foveate.service import kserve, libre_translate, open_ai, own_interface
-from foveate.service.body import answer
-from foveate.service.desk import Desk
-from foveate.service.keyring import Keyring
-from foveate.service.refused import RefusedError, unavailable
+from foveate.serve.service import kserve, libre_translate, open_ai, own_interface
+from foveate.serve.service.body import answer
+from foveate.serve.service.desk import Desk
+from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.refused import RefusedError, unavailable
 
 PAGE = Path(__file__).parent / "page"
 POLICY = (

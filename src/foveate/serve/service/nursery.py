@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from foveate.errors import SetupError
-from foveate.service.model_process import Setup, main
+from foveate.serve.service.model_process import Setup, main
 
 PRELOADED = (
     "torch",
@@ -29,7 +29,7 @@ PRELOADED = (
 )
 LONGEST = 1 << 16
 """Bytes of an order, which names runs."""
-BEGIN = "import sys; sys.path[:] = {path!r}; from foveate.service.nursery import serve; serve({descriptor})"
+BEGIN = "import sys; sys.path[:] = {path!r}; from foveate.serve.service.nursery import serve; serve({descriptor})"
 
 
 class Nursery:

@@ -13,15 +13,15 @@ import pytest
 from starlette.requests import Request
 
 from foveate.errors import SetupError
-from foveate.service import desk as desks
-from foveate.service import model_pool
-from foveate.service.admission import Limits
-from foveate.service.desk import Desk
-from foveate.service.message import Card, Ready
-from foveate.service.model_pool import ModelPool
-from foveate.service.model_process import ModelProcess, Setup
-from foveate.service.nursery import Nursery
-from foveate.service.refused import RefusedError
+from foveate.serve.service import desk as desks
+from foveate.serve.service import model_pool
+from foveate.serve.service.admission import Limits
+from foveate.serve.service.desk import Desk
+from foveate.serve.service.message import Card, Ready
+from foveate.serve.service.model_pool import ModelPool
+from foveate.serve.service.model_process import ModelProcess, Setup
+from foveate.serve.service.nursery import Nursery
+from foveate.serve.service.refused import RefusedError
 from foveate.tasks.served import Answered, Served, Tell
 
 CARD = Card("loud", "generate", "", "", 0, None, 0, (), 1000.0)

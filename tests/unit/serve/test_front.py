@@ -12,13 +12,13 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from foveate.errors import SetupError
-from foveate.service.admission import Limits
-from foveate.service.desk import Desk
-from foveate.service.front import Door, Gate, application
-from foveate.service.keyring import Keyring
-from foveate.service.model_pool import ModelPool
-from foveate.service.model_process import Setup
-from foveate.service.nursery import Nursery
+from foveate.serve.service.admission import Limits
+from foveate.serve.service.desk import Desk
+from foveate.serve.service.front import Door, Gate, application
+from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.model_pool import ModelPool
+from foveate.serve.service.model_process import Setup
+from foveate.serve.service.nursery import Nursery
 
 
 class Barren(Nursery):

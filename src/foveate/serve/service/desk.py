@@ -9,11 +9,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from foveate.service.admission import Admission, Limits, cost
-from foveate.service.counter import Counters
-from foveate.service.message import Card, Kind, Part, Reply
-from foveate.service.model_pool import ModelPool
-from foveate.service.refused import invalid, missing, unavailable
+from foveate.serve.service.admission import Admission, Limits, cost
+from foveate.serve.service.counter import Counters
+from foveate.serve.service.message import Card, Kind, Part, Reply
+from foveate.serve.service.model_pool import ModelPool
+from foveate.serve.service.refused import invalid, missing, unavailable
 from foveate.suggestion import did_you_mean
 
 PAGES = 32

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from foveate.service.keyring import Keyring
-from foveate.service.refused import RefusedError
+from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.refused import RefusedError
 
 KEY = "0123456789abcdef0123"
 

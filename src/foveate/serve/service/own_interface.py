@@ -7,11 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from foveate.service.body import answer, read
-from foveate.service.desk import Desk
-from foveate.service.keyring import Keyring
-from foveate.service.message import settings_of
-from foveate.service.refused import invalid
+from foveate.serve.service.body import answer, read
+from foveate.serve.service.desk import Desk
+from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.message import settings_of
+from foveate.serve.service.refused import invalid
 
 Setting = str | int | float | bool | list[str] | None
 VERBS = ("tag", "classify", "fill", "generate")

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from foveate.service.body import answer, read
-from foveate.service.desk import Desk
-from foveate.service.keyring import Keyring
-from foveate.service.message import Card, Part, Reply, settings_of
-from foveate.service.refused import RefusedError, missing
+from foveate.serve.service.body import answer, read
+from foveate.serve.service.desk import Desk
+from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.message import Card, Part, Reply, settings_of
+from foveate.serve.service.refused import RefusedError, missing
 
 PREFIXES = ("/v1/completions", "/v1/chat/completions", "/v1/models")
 """Paths whose errors have this interface's shape."""

@@ -5,12 +5,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from foveate.service.body import answer, fields, shaped
-from foveate.service.desk import Desk
-from foveate.service.keyring import Keyring
-from foveate.service.language import code_of, name_of
-from foveate.service.message import Card, settings_of
-from foveate.service.refused import invalid
+from foveate.serve.service.body import answer, fields, shaped
+from foveate.serve.service.desk import Desk
+from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.language import code_of, name_of
+from foveate.serve.service.message import Card, settings_of
+from foveate.serve.service.refused import invalid
 
 ANY = "und"
 """The code of a language that the run does not name."""

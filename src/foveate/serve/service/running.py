@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import uvicorn
 
 from foveate.errors import FoveateError, SetupError
-from foveate.service.admission import Limits
-from foveate.service.desk import Desk
-from foveate.service.front import Door, application
-from foveate.service.keyring import Keyring
-from foveate.service.model_pool import ModelPool
-from foveate.service.model_process import Setup
+from foveate.serve.service.admission import Limits
+from foveate.serve.service.desk import Desk
+from foveate.serve.service.front import Door, application
+from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.model_pool import ModelPool
+from foveate.serve.service.model_process import Setup
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BACKLOG = 2048

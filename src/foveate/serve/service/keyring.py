@@ -6,7 +6,7 @@ from pathlib import Path
 from starlette.requests import Request
 
 from foveate.errors import DataError, UsageError
-from foveate.service.refused import RefusedError
+from foveate.serve.service.refused import RefusedError
 
 SHORTEST = 16
 """The fewest characters of a key."""

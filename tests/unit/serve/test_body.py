@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from foveate.service.body import _pairs, decoded, shaped
-from foveate.service.language import code_of, pair_of
-from foveate.service.refused import RefusedError
+from foveate.serve.service.body import _pairs, decoded, shaped
+from foveate.serve.service.language import code_of, pair_of
+from foveate.serve.service.refused import RefusedError
 
 
 class Shape(msgspec.Struct):

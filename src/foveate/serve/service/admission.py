@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foveate.service.refused import RefusedError
+from foveate.serve.service.refused import RefusedError
 from foveate.tasks.served import MOST_TOKENS
 
 HALF_LIFE = 5.0

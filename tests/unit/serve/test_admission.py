@@ -2,8 +2,8 @@
 
 import pytest
 
-from foveate.service.admission import Admission, Limits, cost
-from foveate.service.refused import RefusedError
+from foveate.serve.service.admission import Admission, Limits, cost
+from foveate.serve.service.refused import RefusedError
 from foveate.tasks.served import MOST_TOKENS
 
 
