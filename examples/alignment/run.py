@@ -26,7 +26,7 @@ from foveate.inspect import Alignment, write
 from foveate.inspect.aligner import align, diagonal
 from foveate.metrics import Links, Score, link_scores, parse_pharaoh
 from foveate.storage.run import create_run
-from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.side import SIDE
 from foveate.tasks.translate.task import TranslateTask
 from foveate.tasks.translate.use import Translator

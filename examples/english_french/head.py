@@ -16,7 +16,7 @@ from everyday import WORDS, bare_forms
 from foveate import Translator
 from foveate.data.text import Pair, read_pairs
 from foveate.metrics import Links
-from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.word_alignment import every_head, score_heads
 
 

@@ -13,6 +13,7 @@ from foveate import machine as machine
 from foveate import metrics as metrics
 from foveate import models as models
 from foveate import nn as nn
+from foveate import search as search
 from foveate import serve as serve
 from foveate import storage as storage
 from foveate import tasks as tasks
@@ -60,7 +61,7 @@ from foveate.tasks.tag.task import TagTask as TagTask
 from foveate.tasks.tag.use import SentenceTagger as SentenceTagger
 from foveate.tasks.translate.task import TranslateConfig as TranslateConfig
 from foveate.tasks.translate.task import TranslateTask as TranslateTask
-from foveate.tasks.translate.use import Translation as Translation
+from foveate.tasks.translate.translation import Translation as Translation
 from foveate.tasks.translate.use import Translator as Translator
 from foveate.tasks.word_vectors import WordVectors as WordVectors
 from foveate.train import TrainConfig as TrainConfig

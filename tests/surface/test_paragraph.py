@@ -125,7 +125,7 @@ def test_what_the_model_has_never_seen_is_named_once(capsys: pytest.CaptureFixtu
 
 
 def test_parts_of_letters_are_not_printed_silently() -> None:
-    from foveate.tasks.run_model import Strangers
+    from foveate.tasks.stranger import Strangers
 
     heard: list[str] = []
     strangers = Strangers(Translator.load("en-fr").source_tokeniser, heard.append)

@@ -31,7 +31,7 @@ from foveate.models import TransformerConfig
 from foveate.nn.transformer_block import BlockConfig
 from foveate.serve import Session, application
 from foveate.serve.server import listening
-from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.translation_ablator import TranslationAblator
 from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
 

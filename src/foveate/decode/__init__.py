@@ -1,20 +1,30 @@
 """Decoding generates whole sequences with any model that scores the next token, through the `Stepper` protocol."""
 
-from foveate.decode.beam import BeamConfig, beam_search
-from foveate.decode.constraint import Constraints
+from foveate.decode.beam import beam_search
 from foveate.decode.ctc import CTCConfig, best_path
 from foveate.decode.flight import Arrival, Flight, Limits
 from foveate.decode.forced_alignment import occupation, viterbi
 from foveate.decode.frame import TimedHypothesis, TokenFrames
 from foveate.decode.fusion import Fusion
-from foveate.decode.greedy import GreedyConfig, greedy
+from foveate.decode.greedy import greedy
 from foveate.decode.joint import JointConfig, JointState, JointStepper
-from foveate.decode.length_penalty import Average, LengthPenalty, Wu
 from foveate.decode.prefix_search import Partial, PrefixState, PrefixStream, prefix_search
 from foveate.decode.request import Request
-from foveate.decode.sample import SampleConfig, sample
-from foveate.decode.search import DecodeConfig, beam_size, decode
-from foveate.decode.stepper import Hypothesis, State, Stepper
+from foveate.decode.sample import sample
+from foveate.decode.search import decode
+from foveate.decode.stepper import State, Stepper
+from foveate.search import (
+    Average,
+    BeamConfig,
+    Constraints,
+    DecodeConfig,
+    GreedyConfig,
+    Hypothesis,
+    LengthPenalty,
+    SampleConfig,
+    Wu,
+    beam_size,
+)
 
 __all__ = [
     "Arrival",

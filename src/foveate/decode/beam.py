@@ -7,47 +7,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from foveate.config import setting
 from foveate.decode.candidate import joined, leaders, top
-from foveate.decode.constraint import Constraints, cohorts, constrained, hidden_alone
-from foveate.decode.length_penalty import Average, LengthPenalty, Wu
+from foveate.decode.constraint import cohorts, constrained, hidden_alone
 from foveate.decode.request import Request
-from foveate.decode.stepper import Hypothesis, State, Stepper, reordered, require_number, require_rows
+from foveate.decode.stepper import State, Stepper, reordered, require_rows
+from foveate.search import BeamConfig, Hypothesis, LengthPenalty, divisor_of, require_number
 
 NONE = -torch.inf
-AVERAGE = Average()
-
-
-WIDEST = 4096
-"""The largest beam; memory and time grow with it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BeamConfig(Constraints):
-    """score = log p(tokens) / divisor(length); the end token counts in both.
-
-    The default penalty is the mean log-probability of a token; None is the plain sum, which favours short hypotheses.
-    """
-
-    beam: int = setting(4, "hypotheses that are extended side by side; 1 is greedy decoding")
-    num_best: int = setting(1, "hypotheses returned a sentence, best first")
-    length_penalty: Average | Wu | None = setting(
-        AVERAGE, "how hypotheses of different lengths are compared: average, wu or none"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.beam <= WIDEST:
-            raise ValueError(f"beam must be at least 1 hypothesis and at most {WIDEST:,}, got {self.beam}")
-        if not 1 <= self.num_best <= self.beam:
-            raise ValueError(f"num_best must be between 1 and beam={self.beam}, got {self.num_best}")
-
-    def divisor(self, length: int) -> float:
-        return _divisor(self.length_penalty, length)
-
-
-def _divisor(penalty: LengthPenalty | None, length: int) -> float:
-    return 1.0 if penalty is None else penalty.divisor(length)
 
 
 @torch.no_grad()
@@ -172,8 +138,8 @@ class Beams:
         """The divisor for hypotheses with `more` tokens; one number if it is the same for all sentences."""
         kinds = set(zip(self.ages, map(id, self.penalty), strict=True))
         if len(kinds) == 1:
-            return _divisor(self.penalty[0], self.ages[0] + more)
-        divisors = [_divisor(penalty, age + more) for penalty, age in zip(self.penalty, self.ages, strict=True)]
+            return divisor_of(self.penalty[0], self.ages[0] + more)
+        divisors = [divisor_of(penalty, age + more) for penalty, age in zip(self.penalty, self.ages, strict=True)]
         return torch.tensor(divisors, device=self.total.device)
 
     def done(self) -> Bool[Tensor, " sentences"]:

@@ -1,44 +1,15 @@
-"""Constraints for all decoders: lengths, forbidden tokens, repeated n-grams, a forced beginning."""
+"""Hides the tokens that constraints exclude: lengths, forbidden tokens, repeated n-grams, a forced beginning."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.config import setting
 from foveate.errors import UsageError
+from foveate.search import Constraints
 
 HIDDEN = -torch.inf
-
-
-LONGEST = 2**20
-"""The limit on `max_length` in tokens, because a model that never ends would run for days."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Constraints:
-    """The common settings of all decoders. Lengths count generated tokens."""
-
-    max_length: int = setting(256, "maximum number of tokens of a sentence, including the end token")
-    min_length: int = setting(0, "minimum number of tokens before the end token")
-    no_repeat_ngram: int = setting(0, "length of n-grams that may not occur twice in a sentence; 0 allows all")
-    forbid: tuple[int, ...] = setting((0, 1), "token ids that are never generated; by default padding and begin")
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.max_length <= LONGEST:
-            raise ValueError(f"max_length must be at least 1 token and at most {LONGEST:,}, got {self.max_length}")
-        if not 0 <= self.min_length < self.max_length:
-            raise ValueError(
-                f"min_length must leave room for the end within max_length={self.max_length}, got {self.min_length}"
-            )
-        if self.no_repeat_ngram < 0:
-            raise ValueError(
-                f"no_repeat_ngram is a number of tokens and cannot be negative, got {self.no_repeat_ngram}"
-            )
-        if any(token < 0 for token in self.forbid):
-            raise ValueError(f"forbid names token ids, which are not negative, got {self.forbid}")
 
 
 def hidden_alone(

@@ -15,15 +15,23 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate import machine
-from foveate.decode.beam import BeamConfig, Beams, advance
-from foveate.decode.greedy import GreedyConfig, greedy_walk
-from foveate.decode.length_penalty import LengthPenalty
+from foveate.decode.beam import Beams, advance
+from foveate.decode.greedy import greedy_walk
 from foveate.decode.request import BEGIN, END, Request
-from foveate.decode.sample import SampleConfig, sampling
-from foveate.decode.search import MULTIPLY_ADDS, DecodeConfig, beam_size
-from foveate.decode.stepper import Hypothesis, Joiner, State, Stepper, reordered
+from foveate.decode.sample import sampling
+from foveate.decode.search import MULTIPLY_ADDS
+from foveate.decode.stepper import Joiner, State, Stepper, reordered
 from foveate.decode.walk import COMPACT_SHARE, Rows, Walk
 from foveate.errors import UsageError
+from foveate.search import (
+    BeamConfig,
+    DecodeConfig,
+    GreedyConfig,
+    Hypothesis,
+    LengthPenalty,
+    SampleConfig,
+    beam_size,
+)
 
 Source = TypeVar("Source")
 Running = Beams | Rows

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.decode.stepper import Hypothesis
 from foveate.errors import DataError, UsageError
+from foveate.search import Hypothesis
 
 BLANK = 0
 """The label of frames without a token; it has the id of padding."""

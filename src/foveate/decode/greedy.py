@@ -1,20 +1,13 @@
 """Greedy decoding takes the most probable token at every step."""
 
-from dataclasses import dataclass
-
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.decode.candidate import best, leaders
-from foveate.decode.constraint import Constraints
 from foveate.decode.request import Request
-from foveate.decode.stepper import Hypothesis, State, Stepper
+from foveate.decode.stepper import State, Stepper
 from foveate.decode.walk import Walk, walk
-
-
-@dataclass(frozen=True, kw_only=True)
-class GreedyConfig(Constraints):
-    """Greedy decoding has only the common settings."""
+from foveate.search import GreedyConfig, Hypothesis
 
 
 def greedy(stepper: Stepper, state: State, request: Request, config: GreedyConfig) -> list[Hypothesis]:

@@ -7,12 +7,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.config import setting
-from foveate.decode.beam import BeamConfig
 from foveate.decode.candidate import ordered
 from foveate.decode.frame import BLANK
 from foveate.decode.prefix_score import PrefixScores
 from foveate.decode.request import END
 from foveate.decode.stepper import State, Stepper, reordered
+from foveate.search import BeamConfig
 
 
 @dataclass(frozen=True, kw_only=True)

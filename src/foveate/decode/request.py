@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from foveate.decode.constraint import Constraints
 from foveate.decode.stepper import Stepper
 from foveate.errors import UsageError
+from foveate.search import Constraints
 
 BEGIN, END = 1, 2
 

@@ -1,47 +1,18 @@
 """Sampling draws each token from the model's distribution, sharpened or truncated by the configuration."""
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from foveate.config import setting
 from foveate.decode.candidate import ordered
-from foveate.decode.constraint import Constraints
 from foveate.decode.random_number import uniform
 from foveate.decode.request import Request
-from foveate.decode.stepper import Hypothesis, State, Stepper
+from foveate.decode.stepper import State, Stepper
 from foveate.decode.walk import Rows, Walk, walk
+from foveate.search import Hypothesis, SampleConfig
 
 HEAD = 256  # tokens: the nucleus of a trained model is nearly always smaller
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleConfig(Constraints):
-    """p(v) ∝ exp(logitᵥ / temperature), then the `top_k` most probable tokens, then of these the nucleus.
-
-    The nucleus is the smallest set of most probable tokens whose probabilities sum to at least `top_p`: a token is in
-    it if those before it sum to less than `top_p`, so that the most probable token always is. Equally probable tokens
-    are ordered by id.
-
-    Reference: Holtzman et al. 2020, §3.1, equation 2 (nucleus); Fan et al. 2018, §5.1 (top-k).
-    """
-
-    temperature: float = setting(1.0, "below 1 sharpens, above 1 flattens")
-    top_k: int | None = setting(None, "draw only from this many most probable tokens")
-    top_p: float | None = setting(None, "draw only from the most probable tokens that sum to this probability")
-    seed: int = setting(0, "the noise is a function of seed, sentence and position")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be positive, got {self.temperature}; for the limit 0 decode greedily")
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k must be at least 1 token, got {self.top_k}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is a probability above 0 and up to 1, got {self.top_p}")
 
 
 def sample(stepper: Stepper, state: State, request: Request, config: SampleConfig) -> list[Hypothesis]:

@@ -7,24 +7,15 @@ from jaxtyping import Int
 from torch import Tensor
 
 from foveate import machine
-from foveate.decode.beam import BeamConfig, beam_search
-from foveate.decode.greedy import GreedyConfig, greedy
+from foveate.decode.beam import beam_search
+from foveate.decode.greedy import greedy
 from foveate.decode.request import BEGIN, END, Request
-from foveate.decode.sample import SampleConfig, sample
-from foveate.decode.stepper import Hypothesis, State, Stepper
+from foveate.decode.sample import sample
+from foveate.decode.stepper import State, Stepper
+from foveate.search import BeamConfig, DecodeConfig, Hypothesis, SampleConfig, beam_size
 
 MULTIPLY_ADDS = 5e5
 """Multiplications of one row in a product of usual width, 512 x 1024."""
-DecodeConfig = GreedyConfig | BeamConfig | SampleConfig
-
-
-def beam_size(config: DecodeConfig) -> int:
-    """The number of rows per sentence, which the model's initial state must have.
-
-    >>> beam_size(GreedyConfig()), beam_size(BeamConfig(beam=5))
-    (1, 5)
-    """
-    return config.beam if isinstance(config, BeamConfig) else 1
 
 
 def decode(

@@ -1,13 +1,11 @@
-"""The protocol that decoding requires of a model, and the hypotheses that it returns."""
+"""The protocol that decoding requires of a model."""
 
-import math
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.errors import DataError, UsageError
+from foveate.errors import UsageError
 
 State = Any  # the model's own state between steps; decoding only passes it back
 
@@ -47,39 +45,10 @@ def reordered(stepper: Stepper, state: State, rows: Int[Tensor, " new_rows"]) ->
     return getattr(stepper, "reorder", stepper.select)(state, rows)
 
 
-@dataclass(frozen=True)
-class Hypothesis:
-    """One decoded sequence.
-
-    `tokens` are without begin and end. `log_probability` is the sum of the model's log-probabilities, including that of
-    the end token; constraints and sampling filters hide tokens but do not renormalise. `score`, the `log_probability`
-    after the length penalty, ranks hypotheses. `finished` is false if the length limit came before the end token.
-    """
-
-    tokens: tuple[int, ...]
-    score: float
-    log_probability: float
-    finished: bool
-
-
 def require_rows(logits: Float[Tensor, "given vocab"], rows: int) -> None:
     """Raise `UsageError` if the state has another number of rows."""
     if len(logits) != rows:
         raise UsageError(
             f"decode: the model returned logits for {len(logits)} rows instead of {rows}. "
             "Start its state with one row a sentence, or `beam` rows a sentence for beam search."
-        )
-
-
-def require_number(log_probability: float, sentence: int) -> None:
-    """Raise `DataError` for NaN, which indicates a broken model, and `UsageError` if all tokens are hidden."""
-    if math.isnan(log_probability):
-        raise DataError(
-            f"decode: the model's logits for sentence {sentence} are not numbers (NaN). "
-            "The checkpoint is damaged or its training diverged: use an earlier checkpoint."
-        )
-    if math.isinf(log_probability):
-        raise UsageError(
-            f"decode: the constraints exclude every token of sentence {sentence}. "
-            "Relax forbid, min_length, no_repeat_ngram or the prefix."
         )

@@ -10,10 +10,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from foveate.decode.constraint import Constraints, cohorts, constrained, hidden_alone
+from foveate.decode.constraint import cohorts, constrained, hidden_alone
 from foveate.decode.random_number import keys
 from foveate.decode.request import END, Request
-from foveate.decode.stepper import Hypothesis, State, Stepper, reordered, require_number, require_rows
+from foveate.decode.stepper import State, Stepper, reordered, require_rows
+from foveate.search import Constraints, Hypothesis, require_number
 
 Choose = Callable[[Float[Tensor, "rows vocab"], "Rows"], Int[Tensor, " rows"]]
 """Maps the scores and the rows to each row's next token."""

@@ -159,8 +159,8 @@ def decode_config(base: Any, arguments: argparse.Namespace, kinds: Any = None) -
     from dataclasses import fields, make_dataclass
 
     from foveate.config import assign, build, to_dict
-    from foveate.decode import Constraints, DecodeConfig
     from foveate.errors import UsageError
+    from foveate.search import Constraints, DecodeConfig
 
     decoding: Any = make_dataclass("Decoding", [("decode", kinds or DecodeConfig)], frozen=True, kw_only=True)
     assignments = [assignment.strip().removeprefix("decode.") for assignment in arguments.set]

@@ -1,4 +1,4 @@
-"""The model of a run: its initial and its trained weights, words that it does not know, what it looked at in a text."""
+"""The model of a run: its initial and its trained weights, what it looked at in a text."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +18,9 @@ from foveate.nn.room import within_file, within_machine, within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model, save_final, stored_weights
 from foveate.storage.draft import disk_errors
 from foveate.storage.run import GUESTS, Run, model_type_of, read_run
-from foveate.suggestion import listing
 from foveate.tasks import TASKS
 
 Model = TypeVar("Model", bound=nn.Module)
-MOST = 8
-"""The largest number of words or characters that one note lists."""
-BROKEN = "\ufffd"
-"""The replacement character for invalid UTF-8."""
 INITIAL = "initial"
 """Folder of a run with the weights that it began with: a run does not depend on another's folder."""
 
@@ -176,39 +171,3 @@ def traced(
             f"what it has read in its state. {attending}"
         )
     return trace
-
-
-class Strangers:
-    """Reports words or characters that the vocabulary of a model lacks, each of them once."""
-
-    def __init__(self, vocabulary: Any, say: Callable[[str], None]) -> None:
-        """`vocabulary` has a method `strange(text)`, as tokenisers, taggers and classifiers do."""
-        self.vocabulary, self.say = vocabulary, say
-        self.named = set[str]()
-
-    def note(self, texts: Sequence[str]) -> None:
-        """Report unknown words or characters in texts, and whether the vocabulary has them in lower case."""
-        for text in texts:
-            unknown = [each for each in self.vocabulary.strange(text) if each not in self.named]
-            if unknown:
-                self.named.update(unknown)
-                lower = text.lower()
-                self.say(warning(unknown, lower if lower != text and not self.vocabulary.strange(lower) else ""))
-
-    def broken(self, text: str) -> str:
-        """The text that a model generated, unchanged; reports invalid UTF-8 or unknown tokens in it."""
-        if BROKEN in text and BROKEN not in self.named:
-            self.named.add(BROKEN)
-            self.say(f"{BROKEN} marks incomplete characters, or tokens that the vocabulary lacks.")
-        return text
-
-
-def warning(unknown: Sequence[str], smaller: str = "") -> str:
-    """A note about unknown words or characters.
-
-    >>> warning(["H", "E"], "hello")
-    "The model has never seen 'H', 'E': what it says about them is a guess. It knows small letters: 'hello'."
-    """
-    hint = f" It knows small letters: {smaller[:60]!r}." if smaller else ""
-    what = "them" if len(unknown) > 1 else "it"
-    return f"The model has never seen {listing(map(repr, unknown), MOST)}: what it says about {what} is a guess.{hint}"

@@ -26,10 +26,10 @@ from foveate.tasks.entry import Entry
 from foveate.tasks.exported import Exported, Note
 from foveate.tasks.length_group import grouped
 from foveate.tasks.option import require_used
-from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion
 from foveate.tasks.served import Served
 from foveate.tasks.sight import ReadingSight, Sight
+from foveate.tasks.stranger import Strangers
 from foveate.train import TrainConfig
 from foveate.voice import say
 

@@ -15,7 +15,8 @@ from foveate.errors import DataError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.link import require_words, text_spans
 from foveate.metrics import Links, Score, link_scores
-from foveate.tasks.translate.head import Head, choose, crossings
+from foveate.tasks.translate.alignment_head import Head
+from foveate.tasks.translate.head import choose, crossings
 from foveate.tasks.translate.use import Translator
 
 

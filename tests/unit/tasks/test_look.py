@@ -25,7 +25,8 @@ from foveate.tasks.language_model.use import Generator
 from foveate.tasks.masked_language_model.use import Filler
 from foveate.tasks.tag.task import WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger
-from foveate.tasks.translate.use import Translation, Translator
+from foveate.tasks.translate.translation import Translation
+from foveate.tasks.translate.use import Translator
 
 LINES = ["the cat sat", "a dog sat on the cat"]
 BLOCK = BlockConfig(model_dim=64, num_heads=2, feedforward_dim=96)

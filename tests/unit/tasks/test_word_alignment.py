@@ -10,7 +10,7 @@ from foveate.errors import DataError, UsageError
 from foveate.metrics import Links
 from foveate.models import FixedContextConfig, TransformerConfig
 from foveate.nn import BlockConfig
-from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.use import Translator
 from foveate.tasks.word_alignment import best_head, every_head, score_heads, word_alignments
 

@@ -36,7 +36,6 @@ from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, training
 from foveate.tasks.length_group import measured_lengths
 from foveate.tasks.option import chunks, require_used
 from foveate.tasks.report_page import Sample
-from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import (
     LABELS,
     SAMPLE,
@@ -49,6 +48,7 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
+from foveate.tasks.stranger import Strangers
 from foveate.voice import say, screen, shown
 
 FIRST = 100

@@ -14,9 +14,9 @@ from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, Lang
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.option import decode_config
 from foveate.tasks.report_page import Sample
-from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, vocabulary
 from foveate.tasks.side import Figures
+from foveate.tasks.stranger import Strangers
 from foveate.tasks.text_side import TextSide, suggested, validation_lines
 from foveate.tasks.text_task import TOKENISER, TextData
 from foveate.voice import say, shown

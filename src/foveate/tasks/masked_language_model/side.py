@@ -23,9 +23,9 @@ from foveate.tasks.masked_language_model.task import (
 from foveate.tasks.masked_language_model.use import GAP, Filler
 from foveate.tasks.option import chunks
 from foveate.tasks.report_page import Sample
-from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, vocabulary
 from foveate.tasks.side import NOT_DATA, Figures
+from foveate.tasks.stranger import Strangers
 from foveate.tasks.text_side import TextSide, suggested, validation_lines
 from foveate.tasks.text_task import TOKENISER, TextData, text_of
 from foveate.voice import say, screen, shown

@@ -21,7 +21,7 @@ from foveate.suggestion import counted
 from foveate.tasks.exported import Exported, Note
 from foveate.tasks.option import chunks
 from foveate.tasks.report_page import write_report
-from foveate.tasks.run_model import Strangers, seeded
+from foveate.tasks.run_model import seeded
 from foveate.tasks.run_plan import (
     Allowance,
     Probe,
@@ -39,6 +39,7 @@ from foveate.tasks.side import Asked, Figures, Scored, Side, written
 from foveate.tasks.speak import TASK
 from foveate.tasks.speak.task import VALIDATED, SpeakConfig, SpeakTask, count, figures, spoken_ids
 from foveate.tasks.speak.use import Speaker
+from foveate.tasks.stranger import Strangers
 from foveate.tasks.text_writing import store
 from foveate.voice import say, shown
 

@@ -23,7 +23,6 @@ from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.labelling_side import LOGITS, LabellingSide, class_rows, training
 from foveate.tasks.option import chunks, require_used
 from foveate.tasks.report_page import Sample
-from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import (
     LABELS,
     Allowance,
@@ -37,6 +36,7 @@ from foveate.tasks.run_plan import (
 )
 from foveate.tasks.side import Asked, Scored
 from foveate.tasks.sight import Sight
+from foveate.tasks.stranger import Strangers
 from foveate.tasks.tag import TASK
 from foveate.tasks.tag.frame_side import FRAMES, reader_of, reads_frames
 from foveate.tasks.tag.frame_task import FrameTask

@@ -10,7 +10,8 @@ from pathlib import Path
 from foveate.data.parallel import ParallelData
 from foveate.decode import DecodeConfig
 from foveate.errors import DataError, SetupError
-from foveate.tasks.translate.use import Translation, Translator
+from foveate.tasks.translate.translation import Translation
+from foveate.tasks.translate.use import Translator
 
 SEVERAL = re.compile(r"[.!?…。！？؟۔।][\"'”’»)\]]*\s+\S|[。！？].")
 """A text that does not match has one sentence at most, so no package is needed."""

@@ -26,12 +26,12 @@ from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.length_group import measured_lengths
 from foveate.tasks.option import chunks, decode_config, metric_names, pairs_of, require_used
 from foveate.tasks.report_page import score_rows, score_tiles, write_report
-from foveate.tasks.run_model import Strangers
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, require_fit, vocabulary
 from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, buckets, in_percent, written
 from foveate.tasks.sight import Sight
+from foveate.tasks.stranger import Strangers
 from foveate.tasks.translate import TASK
-from foveate.tasks.translate.head import Head
+from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.pair import Pairs
 from foveate.tasks.translate.paragraph import ParagraphTranslator
 from foveate.tasks.translate.served_translator import ServedTranslator
@@ -45,9 +45,10 @@ from foveate.tasks.translate.task import (
     longest,
     require_measured,
 )
+from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_ablator import TranslationAblator
 from foveate.tasks.translate.translation_size import suggest, suitable_metrics
-from foveate.tasks.translate.use import Translation, TranslationRerunner, Translator, trace_of
+from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
 from foveate.tasks.word_alignment import every_head, score_heads, word_alignments
 from foveate.voice import say, screen, shown
 

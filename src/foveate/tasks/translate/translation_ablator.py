@@ -2,7 +2,8 @@
 
 from foveate.inspect import Trace
 from foveate.inspect.answer_switch import ModelAblator
-from foveate.tasks.translate.use import Translation, Translator, trace_of
+from foveate.tasks.translate.translation import Translation
+from foveate.tasks.translate.use import Translator, trace_of
 
 
 class TranslationAblator(ModelAblator):

@@ -10,7 +10,8 @@ from foveate.decode import DecodeConfig, Flight, Hypothesis, Limits
 from foveate.decode.flight import require_names
 from foveate.errors import UsageError
 from foveate.tasks.translate.engine import length_limits
-from foveate.tasks.translate.use import Translation, Translator
+from foveate.tasks.translate.translation import Translation
+from foveate.tasks.translate.use import Translator
 
 
 class TranslationFlight:

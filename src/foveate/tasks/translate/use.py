@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -36,32 +36,15 @@ from foveate.storage.manifest import read_json
 from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
 from foveate.tasks.run_model import require_kind, saved, trained
+from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.engine import Engine, EngineName
-from foveate.tasks.translate.head import Head, choose, crossings
+from foveate.tasks.translate.head import choose, crossings
 from foveate.tasks.translate.task import TranslateConfig, build_model, load_tokenisers
+from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_answer import translation_answer
 
 START, END = "<s>", "</s>"
 GENERATION = "generation_config.json"
-
-
-@dataclass(frozen=True)
-class Translation:
-    """The hypotheses for one input, the best first."""
-
-    source: str
-    texts: tuple[str, ...]
-    hypotheses: tuple[Hypothesis, ...]
-
-    @property
-    def text(self) -> str:
-        """The best hypothesis; empty for an empty input."""
-        return self.texts[0] if self.texts else ""
-
-    @property
-    def finished(self) -> bool:
-        """False if the best hypothesis reached the length limit."""
-        return not self.hypotheses or self.hypotheses[0].finished
 
 
 class Translator(Looking):

@@ -56,6 +56,11 @@ class Wu:
         return float(((5 + length) / 6) ** self.alpha)
 
 
+def divisor_of(penalty: LengthPenalty | None, length: int) -> float:
+    """The divisor; 1 without a penalty."""
+    return 1.0 if penalty is None else penalty.divisor(length)
+
+
 def _require_alpha(alpha: float) -> None:
     if not alpha >= 0:
         raise ValueError(f"alpha must not be negative, got {alpha}")

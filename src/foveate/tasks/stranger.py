@@ -1,0 +1,47 @@
+"""Notes about words and characters that a model has never seen. No torch here: a short answer needs none."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from foveate.suggestion import listing
+
+MOST = 8
+"""The largest number of words or characters that one note lists."""
+BROKEN = "\ufffd"
+"""The replacement character for invalid UTF-8."""
+
+
+class Strangers:
+    """Reports words or characters that the vocabulary of a model lacks, each of them once."""
+
+    def __init__(self, vocabulary: Any, say: Callable[[str], None]) -> None:
+        """`vocabulary` has a method `strange(text)`, as tokenisers, taggers and classifiers do."""
+        self.vocabulary, self.say = vocabulary, say
+        self.named = set[str]()
+
+    def note(self, texts: Sequence[str]) -> None:
+        """Report unknown words or characters in texts, and whether the vocabulary has them in lower case."""
+        for text in texts:
+            unknown = [each for each in self.vocabulary.strange(text) if each not in self.named]
+            if unknown:
+                self.named.update(unknown)
+                lower = text.lower()
+                self.say(warning(unknown, lower if lower != text and not self.vocabulary.strange(lower) else ""))
+
+    def broken(self, text: str) -> str:
+        """The text that a model generated, unchanged; reports invalid UTF-8 or unknown tokens in it."""
+        if BROKEN in text and BROKEN not in self.named:
+            self.named.add(BROKEN)
+            self.say(f"{BROKEN} marks incomplete characters, or tokens that the vocabulary lacks.")
+        return text
+
+
+def warning(unknown: Sequence[str], smaller: str = "") -> str:
+    """A note about unknown words or characters.
+
+    >>> warning(["H", "E"], "hello")
+    "The model has never seen 'H', 'E': what it says about them is a guess. It knows small letters: 'hello'."
+    """
+    hint = f" It knows small letters: {smaller[:60]!r}." if smaller else ""
+    what = "them" if len(unknown) > 1 else "it"
+    return f"The model has never seen {listing(map(repr, unknown), MOST)}: what it says about {what} is a guess.{hint}"
