@@ -6,7 +6,7 @@ import { expect, test, type Page } from "@playwright/test";
 import { address, SENTENCE } from "./pages";
 import { visited } from "./visit";
 
-const visit = (page: Page, name: string, hash = "") => visited(page, name, hash, ".view canvas, .threads path, .stepsview .step");
+const visit = (page: Page, name: string, hash = "") => visited(page, name, hash, ".view canvas, .threads path, .stepsview .walk button");
 
 async function saved(page: Page, kind: "SVG" | "PNG" | "GIF"): Promise<{ name: string; bytes: Buffer }> {
   const button = page.locator(".share > button").first();

@@ -5,7 +5,7 @@ import { expect, test, type Page } from "@playwright/test";
 import { address } from "./pages";
 import { visited } from "./visit";
 
-const visit = (page: Page, name: string, hash = "") => visited(page, name, hash, ".step");
+const visit = (page: Page, name: string, hash = "") => visited(page, name, hash, ".walk button");
 const step = (page: Page, name: string) => page.locator(".step").filter({ has: page.getByRole("heading", { name, exact: true }) });
 const numbers = (page: Page, name: string) => step(page, name).locator("td.number");
 const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
