@@ -1,5 +1,6 @@
 """A service in a process of its own, as users start it."""
 
+import contextlib
 import os
 import queue
 import re
@@ -78,7 +79,9 @@ class ServiceProcess:
 
 
 def _children(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
+    """The processes that any thread of a process has started."""
+    children = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            children += [int(child) for child in thread.read_text().split()]
+    return children

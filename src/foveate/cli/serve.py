@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.serve.service.admission import Limits
     from foveate.serve.service.front import printed
     from foveate.serve.service.keyring import Keyring
-    from foveate.serve.service.model_process import Setup
+    from foveate.serve.service.model_setup import Setup
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
 

@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 
 from foveate.decode.candidate import joined, leaders, top
 from foveate.decode.constraint import cohorts, constrained, hidden_alone
+from foveate.decode.interruption import ask
 from foveate.decode.request import Request
 from foveate.decode.stepper import State, Stepper, reordered, require_rows
 from foveate.search import BeamConfig, Hypothesis, LengthPenalty, divisor_of, require_number
@@ -32,6 +33,7 @@ def beam_search(stepper: Stepper, state: State, request: Request, config: BeamCo
     complete: dict[int, list[Hypothesis]] = {}
     beams = Beams.start(request, request.limits(config, stepper), config)
     while len(complete) < request.sentences:
+        ask()
         state, logits = stepper.step(state, beams.token)
         beams, parent = advance(beams, logits, config, request.end)
         done = beams.done()

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from foveate.decode.constraint import cohorts, constrained, hidden_alone
+from foveate.decode.interruption import ask
 from foveate.decode.random_number import keys
 from foveate.decode.request import END, Request
 from foveate.decode.stepper import State, Stepper, reordered, require_rows
@@ -36,6 +37,7 @@ def walk(stepper: Stepper, state: State, request: Request, step: "Walk") -> list
     hypotheses: dict[int, Hypothesis] = {}
     rows = step.start(request, request.limits(step.constraints, stepper))
     while len(hypotheses) < request.sentences:
+        ask()
         state, logits = stepper.step(state, rows.token)
         rows = step.advance(rows, logits)
         done = int(rows.done.sum())  # the only synchronisation with the device

@@ -14,8 +14,6 @@ from foveate.suggestion import did_you_mean
 
 Result = TypeVar("Result")
 Verb = Literal["translate", "generate", "fill", "tag", "classify"]
-MOST_TOKENS = 4096
-"""The most tokens of a continuation."""
 MOST_CELLS = 65_536
 """The largest map of weights in an answer."""
 LOOK = ("target", "site", "head", "words", "top", "page")
@@ -65,6 +63,12 @@ class Served(ABC):
     verb: ClassVar[Verb]
     settings: ClassVar[tuple[str, ...]] = ()
     """The names of the settings that a request may have."""
+    usual_length: ClassVar[int] = 0
+    """Tokens that are written unless a request's `max_tokens` says how many; 0 where a text says how long its answer
+    is.
+    """
+    most_length: ClassVar[int] = 0
+    """The most tokens that a request may ask for."""
     sample: ClassVar[tuple[str, Mapping[str, Any]]] = ("This sentence is read when the service starts.", {})
     """A text and settings by which a model shows that it answers, and how fast."""
 

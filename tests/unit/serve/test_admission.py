@@ -4,11 +4,12 @@ import pytest
 
 from foveate.serve.service.admission import Admission, Limits, cost
 from foveate.serve.service.refused import RefusedError
-from foveate.tasks.served import MOST_TOKENS
+
+LENGTHS = (128, 4096)
 
 
-def test_an_idle_service_admits_anything_and_a_busy_one_what_comes_to_its_turn_soon() -> None:
-    admission = Admission(Limits(wait=2.0))
+def test_an_idle_service_admits_what_it_can_answer_and_a_busy_one_what_comes_to_its_turn_soon() -> None:
+    admission = Admission(Limits(wait=2.0, timeout=120.0))
     admission.begin(100.0)
     admission.admit(10_000)
     with pytest.raises(RefusedError) as refusal:
@@ -45,5 +46,32 @@ def test_the_rate_follows_the_work_of_the_last_seconds() -> None:
 
 def test_no_request_has_a_cost_below_its_text_or_beyond_the_longest_answer() -> None:
     for tokens in (-1_000_000, 0, None, "5", 10**12):
-        price = cost("answer", ["four"], {"max_tokens": tokens})
-        assert 4 <= price <= 4 + 4 * MOST_TOKENS
+        price = cost("answer", ["four"], {"max_tokens": tokens}, LENGTHS)
+        assert 4 <= price <= 4 + 4 * LENGTHS[1]
+
+
+def test_a_request_that_does_not_say_how_much_is_written_costs_as_much_as_what_is_written() -> None:
+    assert (
+        cost("stream", ["four"], {}, LENGTHS) == cost("stream", ["four"], {"max_tokens": 128}, LENGTHS) == 4 + 4 * 128
+    )
+    assert cost("answer", ["four", "four"], {}, LENGTHS) == 2 * cost("answer", ["four"], {}, LENGTHS)
+    assert cost("answer", ["four"], {"max_tokens": 5}) == cost("answer", ["four"], {}) == 4, "a translator"
+    assert cost("explain", ["four"], {}, LENGTHS) < cost("answer", ["four"], {}, LENGTHS), "nothing is written"
+
+
+def test_what_no_process_can_answer_before_its_deadline_is_refused_even_by_an_idle_service() -> None:
+    admission = Admission(Limits(timeout=4.0), workers=3)
+    admission.begin(100.0)
+    with pytest.raises(RefusedError, match="about 4 seconds") as refusal:
+        admission.admit(401)
+    assert refusal.value.status == 422
+    assert not admission.waiting
+    admission.admit(401, streams=True)  # it takes long, but its parts come in time
+    admission.release(401)
+    for _ in range(100):  # a slow moment is no reason, because only an answer could show that it is over
+        admission.measured(1, 1.0)
+    admission.admit(400)
+    admission.release(400)
+    for _ in range(100):
+        admission.measured(1000, 1.0)
+    admission.admit(3000)

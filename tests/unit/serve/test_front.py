@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import httpx
@@ -17,7 +19,7 @@ from foveate.serve.service.desk import Desk
 from foveate.serve.service.front import Door, Gate, application
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.model_pool import ModelPool
-from foveate.serve.service.model_process import Setup
+from foveate.serve.service.model_setup import Setup
 from foveate.serve.service.nursery import Nursery
 
 
@@ -50,6 +52,12 @@ def test_a_client_that_does_not_read_is_left_at_the_deadline(desk: Desk) -> None
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
     asyncio.run(asyncio.wait_for(gate(scope, receive, send), 10))
     assert "TimeoutError" in lines[0]
+
+
+def test_the_front_does_not_need_torch() -> None:
+    """It starts at once, and its memory is small."""
+    code = "import sys, foveate.cli.serve, foveate.serve.service.running; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_a_reload_that_fails_says_why(desk: Desk) -> None:

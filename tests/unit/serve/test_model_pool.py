@@ -6,12 +6,14 @@ import asyncio
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 from starlette.requests import Request
 
+from foveate.decode.interruption import ask
 from foveate.errors import SetupError
 from foveate.serve.service import desk as desks
 from foveate.serve.service import model_pool
@@ -19,7 +21,8 @@ from foveate.serve.service.admission import Limits
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.message import Card, Ready
 from foveate.serve.service.model_pool import ModelPool
-from foveate.serve.service.model_process import ModelProcess, Setup
+from foveate.serve.service.model_process import ModelProcess
+from foveate.serve.service.model_setup import Setup
 from foveate.serve.service.nursery import Nursery
 from foveate.serve.service.refused import RefusedError
 from foveate.tasks.served import Answered, Served, Tell
@@ -41,7 +44,8 @@ class Loud(Served):
 
     def answer(self, texts: Sequence[str], settings: Mapping[str, Any]) -> list[Answered]:
         self.read += texts
-        self.may.wait(20)
+        while not self.may.wait(0.01):
+            ask()  # as every step of decoding does
         return [Answered(text.upper()) for text in texts]
 
     def stream(self, text: str, settings: Mapping[str, Any], tell: Tell) -> Answered:
@@ -99,11 +103,13 @@ class Threads(Nursery):
         self.threads: list[threading.Thread] = []
         self.failing = 0
         self.loading: dict[int, threading.Event] = {}
+        self.pause = 0.0
 
     def start(self, setup: Setup) -> tuple[socket.socket, int]:
         if self.failing:
             self.failing -= 1
             raise SetupError("There is no memory.")
+        time.sleep(self.pause)
         own, other = socket.socketpair()
         process = ModelProcess(other)
         self.models.append(Loud())
@@ -209,6 +215,60 @@ def test_a_question_whose_client_has_left_is_not_answered(threads: Threads) -> N
         model.may.set()
         assert [await first, await third] == [["FIRST"], ["THIRD"]]
         assert model.read == ["first", "third"]
+
+    run(threads, test)
+
+
+def test_a_batch_that_nobody_waits_for_is_not_answered_to_its_end(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        (model,), (process,) = threads.models, threads.processes
+        model.may.clear()
+        leaving, clients = Client(), [Client() for _ in range(3)]
+        first = leaving.ask(desk, "first")
+        await until(lambda: model.read == ["first"])
+        batch = [client.ask(desk, f"text {number}") for number, client in enumerate(clients)]
+        await until(lambda: len(process.waiting) == 3)
+        leaving.left.set()  # the model may not answer, and yet it begins the next batch
+        await until(lambda: len(model.read) == 4)
+        for client in clients[:2]:
+            client.left.set()
+        await until(lambda: len(process.dropped) == 2)
+        await asyncio.sleep(0.05)
+        assert not batch[2].done(), "somebody waits for the third"
+        clients[2].left.set()
+        other = Client().ask(desk, "other")
+        await until(lambda: model.read[4:] == ["other"])
+        model.may.set()
+        assert await other == ["OTHER"]
+        assert {each.status for each in await asyncio.gather(first, *batch, return_exceptions=True)} == {499}  # type: ignore[union-attr]
+
+    run(threads, test)
+
+
+def test_the_loop_turns_while_a_process_is_started(threads: Threads) -> None:
+    """The nursery may have to be started anew, which takes seconds."""
+
+    async def test(desk: Desk) -> None:
+        threads.pause = 0.3
+        reloading, turns = asyncio.ensure_future(desk.pool.reload()), 0
+        while not reloading.done():
+            await asyncio.sleep(0.005)
+            turns += 1
+        assert turns > 10
+        assert await Client().ask(desk, "a") == ["A"]
+
+    run(threads, test)
+
+
+def test_a_service_that_closes_does_not_wait_for_a_process_that_is_being_started(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        threads.pause = 0.3
+        reloading = asyncio.ensure_future(desk.pool.reload())
+        await asyncio.sleep(0.05)
+        reloading.cancel()
+        await desk.pool.close()
+        await until(lambda: len(threads.processes) == 2)
+        await until(lambda: not threads.running())
 
     run(threads, test)
 

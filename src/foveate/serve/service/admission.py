@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from foveate.serve.service.refused import RefusedError
-from foveate.tasks.served import MOST_TOKENS
 
 HALF_LIFE = 5.0
 """Seconds of work after which a measurement counts half."""
@@ -33,6 +32,8 @@ class Limits:
     """Characters of a text."""
     lines: int = 2_000
     """Lines of a text."""
+    arrival: float = 20.0
+    """Seconds in which a request must have arrived whole; one that has not gets the status 408."""
     timeout: float = 30.0
     """Seconds until a request that has no answer gets the status 504."""
     wait: float = 2.0
@@ -41,16 +42,20 @@ class Limits:
     """Seconds in which admitted requests may end after SIGTERM."""
 
 
-def cost(kind: str, texts: Sequence[str], settings: Mapping[str, Any]) -> int:
-    """The cost of a request, in characters that are read or written.
+def cost(kind: str, texts: Sequence[str], settings: Mapping[str, Any], lengths: tuple[int, int] = (0, 0)) -> int:
+    """The cost of a request, in characters that are read or written. `lengths` are the tokens that the run writes
+    unless the request says how many, and the most (`Card.lengths`).
 
-    >>> cost("answer", ["four", "words"], {}), cost("stream", ["four"], {"max_tokens": 10})
+    >>> cost("answer", ["four", "words"], {}), cost("stream", ["four"], {"max_tokens": 10}, (128, 4096))
     (9, 44)
     """
-    written = settings.get("max_tokens")
-    tokens = min(max(written, 0), MOST_TOKENS) if isinstance(written, int) else 0
-    more = CHARACTERS_A_TOKEN * tokens * len(texts)
-    return (sum(map(len, texts)) + more) * (EXPLAINING if kind == "explain" else 1)
+    read = sum(map(len, texts))
+    if kind == "explain":  # the text itself is explained: nothing is added to it
+        return EXPLAINING * read
+    usual, most = lengths
+    tokens = settings.get("max_tokens")
+    tokens = min(tokens, most) if isinstance(tokens, int) and tokens > 0 else usual
+    return read + CHARACTERS_A_TOKEN * tokens * len(texts)
 
 
 class Admission:
@@ -78,11 +83,21 @@ class Admission:
         fade = math.exp2(-seconds / HALF_LIFE)
         self._cost, self._seconds = fade * self._cost + cost, fade * self._seconds + seconds
 
-    def admit(self, cost: int) -> None:
-        """Count a request as waiting. Raises RefusedError (429) if its turn would come too late.
+    def admit(self, cost: int, *, streams: bool = False) -> None:
+        """Count a request as waiting. Raises RefusedError (429) if its turn would come too late, and (422) if even an
+        idle service could not answer it before its deadline. One that streams has no deadline for the whole.
 
-        An idle service admits every request.
+        An idle service admits every other request.
         """
+        # A slow moment must not shut out a request that is needed for measuring again: hence the initial speed too.
+        speed = max(self._initial, self.rate / self.workers)
+        if speed and cost / speed > self.limits.timeout and not streams:
+            raise RefusedError(
+                422,
+                f"This request would take about {cost / speed:.0f} seconds, and an answer has to be ready within "
+                f"{self.limits.timeout:g}. Divide it, or ask for fewer tokens.",
+                "too_long",
+            )
         patience = min(self.limits.timeout / 2, self.limits.wait)
         if self.waiting and self.rate:
             late = (self.waiting + cost) / self.rate - patience

@@ -75,8 +75,8 @@ class Desk:
         self.check(texts)
         if self.draining:
             raise unavailable("The service is closing.")
-        price = cost(kind, texts, settings)
-        self.admission.admit(price)
+        price = cost(kind, texts, settings, card.lengths)
+        self.admission.admit(price, streams=kind == "stream")
         self.in_flight += 1
         leaving = asyncio.ensure_future(_left(request))
         try:

@@ -43,6 +43,8 @@ class Card(msgspec.Struct, frozen=True):
     settings: tuple[str, ...]
     speed: float
     """Cost that was worked off in a second when the run was loaded."""
+    lengths: tuple[int, int] = (0, 0)
+    """The tokens of a continuation unless a request says how many, and the most."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):

@@ -4,6 +4,7 @@ import asyncio
 import math
 import os
 import signal
+import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
@@ -26,7 +27,7 @@ from foveate.serve.service.message import (
     packed,
     size_of,
 )
-from foveate.serve.service.model_process import Setup
+from foveate.serve.service.model_setup import Setup
 from foveate.serve.service.nursery import Nursery
 from foveate.serve.service.refused import RefusedError, invalid, unavailable
 
@@ -60,7 +61,7 @@ class Inquiry:
 class ModelHost:
     """One model process: its connection, and the questions that it has not answered."""
 
-    def __init__(self, nursery: Nursery, setup: Setup) -> None:
+    def __init__(self, connection: socket.socket, number: int) -> None:
         self.cards: list[Card] = []
         self.pending: dict[int, Inquiry] = {}
         self.alive = True
@@ -68,7 +69,19 @@ class ModelHost:
         self._overdue = math.inf
         self._reader = asyncio.StreamReader()
         self._writer: asyncio.StreamWriter | None = None
-        self._socket, self.number = nursery.start(setup)
+        self._socket, self.number = connection, number
+
+    @classmethod
+    async def begun(cls, nursery: Nursery, setup: Setup) -> "ModelHost":
+        """A process that has loaded its runs; meanwhile the loop turns. Raises SetupError if they cannot be loaded."""
+        starting = asyncio.ensure_future(asyncio.to_thread(nursery.start, setup))
+        try:
+            host = cls(*await asyncio.shield(starting))
+        except asyncio.CancelledError:
+            starting.add_done_callback(_unwanted)
+            raise
+        await host.begin()
+        return host
 
     async def begin(self) -> None:
         """Wait until the runs are loaded. Raises SetupError if they cannot be."""
@@ -175,13 +188,14 @@ class ModelPool:
 
     async def begin(self) -> None:
         """Start all processes. Raises SetupError if the runs cannot be loaded."""
-        hosts = [ModelHost(self.nursery, self.setup) for _ in self.hosts]
-        try:
-            await asyncio.gather(*(host.begin() for host in hosts))
-        except FoveateError:
-            for host in hosts:
-                host.end()
-            raise
+        beginning = [asyncio.ensure_future(ModelHost.begun(self.nursery, self.setup)) for _ in self.hosts]
+        results = await asyncio.gather(*beginning, return_exceptions=True)
+        hosts = [host for host in results if isinstance(host, ModelHost)]
+        for error in results:
+            if isinstance(error, BaseException):
+                for host in hosts:
+                    host.end()
+                raise error
         for place, host in enumerate(hosts):
             self._exchange(place, host)
         self.watch(self._end_hung())
@@ -239,9 +253,7 @@ class ModelPool:
         """
         async with self._reloading:
             for place in range(len(self.hosts)):
-                new = ModelHost(self.nursery, self.setup)
-                await new.begin()
-                self._exchange(place, new)
+                self._exchange(place, await ModelHost.begun(self.nursery, self.setup))
 
     async def close(self) -> None:
         """End all processes; requests without an answer are refused."""
@@ -294,8 +306,7 @@ class ModelPool:
         """
         while self.hosts[place] is lost:
             try:
-                fresh = ModelHost(self.nursery, self.setup)
-                await fresh.begin()
+                fresh = await ModelHost.begun(self.nursery, self.setup)
             except FoveateError as error:
                 self.note(f"The runs cannot be loaded: {error}")
                 await asyncio.sleep(PAUSES[-1])
@@ -319,3 +330,9 @@ class ModelPool:
                 if host is not None and host.alive and host.is_hung():
                     self.note("A model process does not answer and is ended.")
                     host.end()
+
+
+def _unwanted(starting: "asyncio.Future[tuple[socket.socket, int]]") -> None:
+    """A process was started that nobody waits for any more: it ends with its connection."""
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result()[0].close()

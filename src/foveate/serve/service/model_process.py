@@ -11,10 +11,10 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from foveate.config import permit
+from foveate.decode.interruption import interruptible
 from foveate.errors import FoveateError
 from foveate.serve.service.admission import cost
 from foveate.serve.service.language import pair_of
@@ -32,6 +32,7 @@ from foveate.serve.service.message import (
     packed,
     receive,
 )
+from foveate.serve.service.model_setup import Setup
 from foveate.tasks.served import Answered, InFlight, Served, StoppedError
 
 MOST_TEXTS = 64
@@ -40,18 +41,6 @@ WARM = 8
 """Texts by which the speed is first measured."""
 BEAT = 1.0
 """Seconds between two signs of life while nothing is to be done."""
-
-
-@dataclass(frozen=True)
-class Setup:
-    """The runs of a model process by name, and how they compute."""
-
-    runs: tuple[tuple[str, str], ...]
-    precision: str = "float32"
-    threads: int | None = None
-    tune: bool = True
-    modules: tuple[str, ...] = ()
-    """The user's modules that configurations may name."""
 
 
 def main(connection: socket.socket, setup: Setup) -> None:
@@ -139,7 +128,8 @@ class ModelProcess:
         texts = [text] * WARM
         started = time.perf_counter()
         model.answer(texts, settings)
-        speed = cost("answer", texts, settings) / (time.perf_counter() - started)
+        lengths = (model.usual_length, model.most_length)
+        speed = cost("answer", texts, settings, lengths) / (time.perf_counter() - started)
         self.models[name] = model
         flight = model.flight()
         if flight is not None:
@@ -155,6 +145,7 @@ class ModelProcess:
             created=int((weights if weights.exists() else folder).stat().st_mtime),
             settings=model.settings,
             speed=speed,
+            lengths=lengths,
         )
 
     def _read(self) -> None:
@@ -246,8 +237,10 @@ class ModelProcess:
         """Answer together; one question that cannot be answered does not harm the others."""
         started = time.perf_counter()
         try:
-            answers = self._answers(questions)
+            with interruptible(lambda: self._require_waiting(questions)):
+                answers = self._answers(questions)
         except StoppedError:
+            self.dropped.difference_update(question.number for question in questions)
             return
         except Exception as error:
             if len(questions) > 1:
@@ -278,9 +271,13 @@ class ModelProcess:
         texts = [text for question in questions for text in question.texts]
         return model.answer(texts, first.settings)
 
+    def _require_waiting(self, questions: Sequence[Question]) -> None:
+        """Raise StoppedError if nobody waits for an answer to any of these questions."""
+        if self.ended or all(question.number in self.dropped for question in questions):
+            raise StoppedError
+
     def _tell(self, number: int, part: str) -> None:
         if number in self.dropped or self.ended:
-            self.dropped.discard(number)
             raise StoppedError
         if part:
             self.send(Part(number, part))

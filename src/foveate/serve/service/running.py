@@ -13,9 +13,10 @@ from foveate.errors import FoveateError, SetupError
 from foveate.serve.service.admission import Limits
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.front import Door, application
+from foveate.serve.service.http_connection import http_connection
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.model_pool import ModelPool
-from foveate.serve.service.model_process import Setup
+from foveate.serve.service.model_setup import Setup
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BACKLOG = 2048
@@ -61,6 +62,7 @@ async def _run(service: Service, note: Callable[[str], None], log: Callable[[str
         app = application(desk, service.keys, Door(hosts, frozenset(service.origins)), log)
         config = uvicorn.Config(
             app,
+            http=http_connection(service.limits),
             access_log=False,
             log_level="warning",
             server_header=False,

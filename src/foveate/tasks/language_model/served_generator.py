@@ -7,7 +7,7 @@ from typing import Any
 from foveate.decode import DecodeConfig, GreedyConfig, SampleConfig
 from foveate.errors import UsageError
 from foveate.tasks.language_model.use import Generator
-from foveate.tasks.served import MOST_TOKENS, Answered, Served, Tell, numbered, real, require_settings, whole
+from foveate.tasks.served import Answered, Served, Tell, numbered, real, require_settings, whole
 
 MOST_STOPS = 16
 
@@ -17,6 +17,8 @@ class ServedGenerator(Served):
 
     verb = "generate"
     settings = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
+    usual_length = 128
+    most_length = 4096
     sample = ("A", {"max_tokens": 16})
     reader: Generator
 
@@ -27,7 +29,7 @@ class ServedGenerator(Served):
     def stream(self, text: str, settings: Mapping[str, Any], tell: Tell) -> Answered:
         require_settings(settings, self.settings)
         config, ends = _sampling(settings), _ends(settings)
-        length = whole(settings, "max_tokens", 128, MOST_TOKENS)
+        length = whole(settings, "max_tokens", self.usual_length, self.most_length)
         if self.reader.model.max_length is not None:
             length = max(min(length, self.reader.model.max_length - len(self.reader.ids(text)) + 1), 1)
         writing = _Writing(self.reader, text, ends, tell)

@@ -1,0 +1,35 @@
+"""Decoding that may be interrupted: before each step the caller is asked whether anybody still waits for the result."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+Ask = Callable[[], None]
+"""Returns if the work goes on, and raises an error of its own if not."""
+_ask: ContextVar[Ask | None] = ContextVar("ask", default=None)
+
+
+@contextmanager
+def interruptible(ask: Ask) -> Iterator[None]:
+    """Within the context, every step of `decode` in this thread begins with `ask()`, whose error ends the decoding.
+
+    >>> from foveate import Translator
+    >>> def stop() -> None:
+    ...     raise TimeoutError("too late")
+    >>> with interruptible(stop):
+    ...     Translator.load("en-fr").translate("Good morning!")
+    Traceback (most recent call last):
+    TimeoutError: too late
+    """
+    token = _ask.set(ask)
+    try:
+        yield
+    finally:
+        _ask.reset(token)
+
+
+def ask() -> None:
+    """Ask whether the work goes on."""
+    question = _ask.get()
+    if question is not None:
+        question()

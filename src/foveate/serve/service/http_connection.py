@@ -1,0 +1,96 @@
+"""Connections of HTTP with deadlines: a client that sends or reads too slowly does not keep its place."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from foveate.serve.service.admission import Limits
+
+LARGEST_HEAD = 65_536
+"""Bytes of a request before its body."""
+REASONS = {408: "Request Timeout", 431: "Request Header Fields Too Large"}
+
+
+def http_connection(limits: Limits) -> type[asyncio.Protocol]:
+    """uvicorn's connection with these limits."""
+
+    class HttpConnection(HttpToolsProtocol):
+        """uvicorn waits without end for the rest of a request, and for a client that does not read."""
+
+        _late: asyncio.TimerHandle | None = None
+        _stuck: asyncio.TimerHandle | None = None
+        _head = 0
+        """Bytes of the header until now."""
+        _in_body = False
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._expect()
+
+        def data_received(self, data: bytes) -> None:
+            if self._late is None:
+                self._expect()
+            if not self._in_body:
+                self._head += len(data)
+            super().data_received(data)
+            if self._head > LARGEST_HEAD:
+                self._refuse(431, f"The header of a request has at most {LARGEST_HEAD:,} bytes.")
+
+        def on_headers_complete(self) -> None:
+            self._in_body, self._head = True, 0
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._in_body = False
+            self._forget()
+            super().on_message_complete()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stuck = self.loop.call_later(limits.timeout, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._stuck is not None:
+                self._stuck.cancel()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._forget()
+            if self._stuck is not None:
+                self._stuck.cancel()
+            super().connection_lost(exc)
+
+        def _expect(self) -> None:
+            """A request has to arrive in time from now on."""
+            self._late = self.loop.call_later(limits.arrival, self._overdue)
+
+        def _forget(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+        def _overdue(self) -> None:
+            if self._answers_another():
+                self._expect()
+            else:
+                self._refuse(408, f"A request has to arrive whole within {limits.arrival:g} seconds.")
+
+        def _answers_another(self) -> bool:
+            """Whether an earlier request on this connection has no answer yet, so that nothing more may be read."""
+            if self._in_body:
+                return bool(self.pipeline)
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def _refuse(self, status: int, reason: str) -> None:
+            """Say why, unless another answer has begun, and close."""
+            if self.transport.is_closing():
+                return
+            if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+                body = msgspec.json.encode({"error": reason})
+                head = f"HTTP/1.1 {status} {REASONS[status]}\r\ncontent-type: application/json\r\n"
+                self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+            self.transport.close()
+
+    return HttpConnection

@@ -1,0 +1,145 @@
+"""Connections with deadlines: clients that send slowly, without end, or do not read."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from foveate.serve.service.admission import Limits
+from foveate.serve.service.http_connection import LARGEST_HEAD, http_connection
+
+LIMITS = Limits(arrival=0.2, timeout=0.3)
+HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: "
+LARGE = 1 << 23
+"""Bytes that no socket keeps."""
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the body: "wait" after a while, "large" at length."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body, more = body + message["body"], message["more_body"]
+    if body == b"wait":
+        await asyncio.sleep(0.5)
+    body = b"x" * LARGE if body == b"large" else body
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+    await send({"type": "http.response.body", "body": body})
+
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, bytes]]
+
+
+class Quiet(uvicorn.Server):
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[int]:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.config.load()
+            self.lifespan = self.config.lifespan_class(self.config)
+            await self.startup(sockets=[listener])
+            yield listener.getsockname()[1]
+            await self.shutdown(sockets=[listener])
+
+
+def told(talk: Talk) -> bytes:
+    """What the server tells a client that talks like this."""
+
+    async def whole() -> bytes:
+        connection = http_connection(LIMITS)
+        server = Quiet(
+            uvicorn.Config(echo, http=connection, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
+        )
+        async with server.listening() as port, asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2 * LARGE)
+            try:
+                return await talk(reader, writer)
+            finally:
+                writer.close()
+                for _ in range(200):
+                    if not server.server_state.connections:
+                        break
+                    await asyncio.sleep(0.01)
+                assert not server.server_state.connections
+
+    return asyncio.run(whole())
+
+
+async def rest(reader: asyncio.StreamReader) -> bytes:
+    """Everything until the server closes."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b"reset"
+
+
+@pytest.mark.parametrize("beginning", [b"", b"POST / HT", HEAD + b"9\r\n\r\n", HEAD + b"9\r\n\r\nab", b"\r\n"])
+def test_a_request_that_does_not_arrive_in_time_is_refused(beginning: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(beginning)
+        return await rest(reader)
+
+    answer = told(talk)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"0.2 seconds" in answer
+
+
+def test_a_client_that_sends_byte_by_byte_does_not_win_time() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(HEAD + b"9999\r\n\r\n")
+        reading = asyncio.ensure_future(rest(reader))
+        while not reading.done():
+            writer.write(b"a")
+            await asyncio.sleep(0.01)
+        return await reading
+
+    assert told(talk)[:13] in (b"HTTP/1.1 408 ", b"reset")  # the latter where a byte met a closed connection
+
+
+def test_a_header_has_an_end() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(b"GET / HTTP/1.1\r\n" + b"".join(b"x%d: y\r\n" % number for number in range(LARGEST_HEAD // 7)))
+        return await rest(reader)
+
+    assert told(talk)[:13] in (b"HTTP/1.1 431 ", b"reset")
+
+
+def test_requests_that_wait_for_the_one_before_them_are_not_late() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(HEAD + b"4\r\n\r\nwait" + HEAD + b"1\r\n\r\na" + HEAD[:20])
+        answers = await reader.readuntil(b"wait") + await reader.readuntil(b"a")
+        writer.write(HEAD[20:] + b"1\r\nConnection: close\r\n\r\nb")
+        return answers + await rest(reader)
+
+    answers = told(talk)
+    assert answers.count(b"HTTP/1.1 200 OK") == 3
+    assert answers.endswith(b"b")
+
+
+def test_nothing_but_new_lines_does_not_keep_a_connection() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(HEAD + b"1\r\n\r\na")
+        await reader.readuntil(b"a")
+        writer.write(b"\r\n")
+        return await rest(reader)
+
+    assert told(talk).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_client_that_does_not_read_is_cut_off() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        transport: Any = writer.transport
+        transport.pause_reading()
+        writer.write(HEAD + b"5\r\n\r\nlarge")
+        await asyncio.sleep(0.6)
+        transport.resume_reading()
+        return await rest(reader)
+
+    assert len(told(talk)) < LARGE
