@@ -45,6 +45,7 @@ from foveate.nn.past import (
 )
 from foveate.nn.position_vector import PositionConfig, SinusoidalConfig, UnitInterval
 from foveate.nn.prepared.flat_block import FlatBlock, FlatBlocks, Sight
+from foveate.nn.prepared.flat_encoder import EncoderPass, FlatEncoderBlock
 from foveate.nn.prepared.flat_step import DecoderStep
 from foveate.nn.ran import RANConfig, RANEncoder
 from foveate.nn.transformer_block import BlockConfig, DecoderBlock, EncoderBlock
@@ -131,6 +132,7 @@ class Transformer(Seq2Seq[TransformerState]):
         if self.output_weight is not None:
             nn.init.normal_(self.output_weight, std=model_dim**-0.5)
         self._packed, self._flat, self._whole = PackedWeight(), FlatBlocks(), _WholeStep()
+        self._encoding = _Encoding()
         self.output_bias = nn.Parameter(torch.zeros(target_vocab)) if config.output_bias else None
 
     @staticmethod
@@ -158,18 +160,22 @@ class Transformer(Seq2Seq[TransformerState]):
 
     def encode(self, source: Batch) -> tuple[Float[Tensor, "tokens model_dim"], Packing]:
         """The encoder's output for the real source tokens, and their packing."""
-        packing = Packing(source.lengths, source.length)
-        lengths = None
-        if isinstance(self.position, UnitInterval):
-            lengths = packing.pack(source.lengths[:, None].expand(source.size, source.length))
-        values, places = source.packed(packing)
-        x = self._embed(self.source_embedding, self.position, values, packing.place, lengths, places)
+        x, packing = self._embedded(source)
         at = memory_positions(packing.length, source)
         if isinstance(self.encoder, RANEncoder):
             return self.encoder_norm(self.encoder(x, packing=packing)), packing
         for block in self.encoder:
             x = block(x, at=at, packing=packing)
         return self.encoder_norm(x), packing
+
+    def _embedded(self, source: Batch) -> tuple[Float[Tensor, "tokens model_dim"], Packing]:
+        """The encoder's input for the real source tokens, and their packing."""
+        packing = Packing(source.lengths, source.length)
+        lengths = None
+        if isinstance(self.position, UnitInterval):
+            lengths = packing.pack(source.lengths[:, None].expand(source.size, source.length))
+        values, places = source.packed(packing)
+        return self._embed(self.source_embedding, self.position, values, packing.place, lengths, places), packing
 
     def loss(self, source: Batch, target: Batch, *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
         if self.output_bias is not None or not torch.is_grad_enabled():
@@ -194,17 +200,22 @@ class Transformer(Seq2Seq[TransformerState]):
 
     def start(self, source: Batch, beam: int = 1) -> TransformerState:
         source = source.widened(ROOM_STEP)
-        encoded, packing = self.encode(source)
-        projected = (block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
-        memory = tuple(KeyValue(*(part.contiguous() for part in layer)) for layer in projected)
-        rows = source.size * beam
-        cache = tuple(no_past(block.attention, rows) for block in self._decoder)
         plain = not torch.is_grad_enabled() and not self.training
         flat = self._flat.of(self._decoder) if plain else None
         whole = None if flat is None else self._whole.of(self, flat)
+        memory = self._memory(source, None if whole is None else self._encoding.of(self, whole))
+        cache = tuple(no_past(block.attention, source.size * beam) for block in self._decoder)
         return TransformerState(
             memory, memory_positions(beam, source), source.lengths.long(), cache, beam, Clock(), flat, whole
         )
+
+    def _memory(self, source: Batch, encoding: EncoderPass | None) -> tuple[KeyValue, ...]:
+        """Keys and values of the encoder's output for each layer of the decoder."""
+        if encoding is not None:
+            return encoding(*self._embedded(source), at=memory_positions(source.length, source))
+        encoded, packing = self.encode(source)
+        projected = (block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
+        return tuple(KeyValue(*(part.contiguous() for part in layer)) for layer in projected)
 
     def step(
         self, state: TransformerState, token: Int[Tensor, " rows"]
@@ -301,6 +312,36 @@ class _WholeStep:
 
     def __reduce__(self) -> tuple[type["_WholeStep"], tuple[()]]:
         return _WholeStep, ()
+
+
+class _Encoding:
+    """An encoder as one kernel, prepared on first use and again after any part of the encoder has changed."""
+
+    def __init__(self) -> None:
+        self._origin = Origin()
+        self._pass: EncoderPass | None = None
+
+    def of(self, model: Transformer, whole: DecoderStep) -> EncoderPass | None:
+        """The prepared encoder; None if the kernel does not support it."""
+        encoder, norm = model.encoder, model.encoder_norm
+        if self._origin.changes_to(whole, encoder, norm):
+            self._pass = None
+            flat = [] if isinstance(encoder, RANEncoder) else list(map(FlatEncoderBlock.of, encoder))
+            blocks = [block for block in flat if block is not None]
+            own = type(model).encode is Transformer.encode and "encode" not in model.__dict__
+            plain = is_plain(norm, nn.Identity) or (
+                is_plain(norm, nn.LayerNorm) and None not in (norm.weight, norm.bias)
+            )
+            if own and plain and len(blocks) == len(flat) and not EncoderPass.refuses(blocks, model._decoder, whole):
+                last = norm if isinstance(norm, nn.LayerNorm) else None
+                self._pass = EncoderPass(blocks, last, model._decoder, whole)
+        return self._pass
+
+    def __deepcopy__(self, memo: object) -> "_Encoding":
+        return _Encoding()
+
+    def __reduce__(self) -> tuple[type["_Encoding"], tuple[()]]:
+        return _Encoding, ()
 
 
 def _is_usual(model: Transformer) -> bool:

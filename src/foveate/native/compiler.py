@@ -129,15 +129,25 @@ def _compiler() -> Compiler:
 
 
 def _source(package: str, name: str) -> str:
-    """The file after the prelude, or with the prelude at the line that includes it."""
-    text = (resources.files(package) / name).read_text(encoding="utf-8")
-    before, asks, after = text.rpartition('#include "prelude.h"\n')
-    line = (before + asks).count("\n") + 1
-    return f'{before}{_prelude()}#line {line} "{name}"\n{after}'
+    """The file with the headers of its package that it includes, after the prelude or with it where it is included."""
+    text = _text(package, name)
+    lines = [] if '#include "prelude.h"\n' in text else [_prelude(), f'#line 1 "{name}"\n']
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        header = re.fullmatch(r'#include "(\w+\.h)"\n', line)
+        if header is None:
+            lines.append(line)
+        else:
+            included = _prelude() if header[1] == "prelude.h" else _text(package, header[1])
+            lines += [f'#line 1 "{header[1]}"\n', included, f'#line {number + 1} "{name}"\n']
+    return "".join(lines)
+
+
+def _text(package: str, name: str) -> str:
+    return (resources.files(package) / name).read_text(encoding="utf-8")
 
 
 def _prelude() -> str:
-    return (resources.files("foveate.native") / "prelude.h").read_text(encoding="utf-8")
+    return _text("foveate.native", "prelude.h")
 
 
 def _loaded(source: str, stem: str) -> ctypes.CDLL:

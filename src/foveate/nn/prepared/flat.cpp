@@ -434,3 +434,5 @@ int64_t step(
     return 1;
 }
 }
+
+#include "encode.h"

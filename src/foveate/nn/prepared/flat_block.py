@@ -8,6 +8,7 @@ blocks. A block with parts that the flat form does not support (other scores and
 
 import ctypes
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -278,23 +279,30 @@ def _attend(
 
 def _is_usual(block: DecoderBlock) -> bool:
     """Whether the flat form computes this block exactly: no part has another class, hooks or a replaced method."""
-    attentions = (block.attention, block.cross_attention)
     residuals = (block.attention_residual, block.cross_residual, block.feedforward_residual)
-    expected: list[tuple[object, type[nn.Module]]] = [(block, DecoderBlock), (block.feedforward, FeedForward)]
-    expected += [(attention, MultiHeadAttention) for attention in attentions]
+    attentions = ((block.attention, causal()), (block.cross_attention, padding()))
+    return is_plain(block, DecoderBlock) and are_usual(residuals, attentions, block.feedforward)
+
+
+def are_usual(
+    residuals: Sequence[Residual], attentions: Sequence[tuple[MultiHeadAttention, Visibility]], feedforward: FeedForward
+) -> bool:
+    """Whether the parts of a block compute exactly what their classes define, with usual attentions."""
+    expected: list[tuple[object, type[nn.Module]]] = [(feedforward, FeedForward)]
+    expected += [(attention, MultiHeadAttention) for attention, _ in attentions]
     expected += [(residual, Residual) for residual in residuals]
     if not all(is_plain(part, kind) for part, kind in expected):
         return False
     inner: list[tuple[object, type[nn.Module]]] = [(residual.norm, nn.LayerNorm) for residual in residuals]
-    inner += [(layer, Linear) for layer in (block.feedforward.expand, block.feedforward.contract)]
-    for attention in attentions:
+    inner += [(layer, Linear) for layer in (feedforward.expand, feedforward.contract)]
+    for attention, _ in attentions:
         inner += [(layer, Linear) for layer in (attention.query, attention.key, attention.value, attention.output)]
         inner.append((attention.attention, Attention))
     return (
         all(is_plain(part, kind) for part, kind in inner)
         and len({residual.place for residual in residuals}) == 1
         and all(residual.norm.weight is not None and residual.norm.bias is not None for residual in residuals)
-        and all(_attends_usually(*each) for each in zip(attentions, (causal(), padding()), strict=True))
+        and all(_attends_usually(*each) for each in attentions)
     )
 
 

@@ -26,19 +26,23 @@ COMPILED = ("relu", "gelu", "silu")
 """The activations of the kernel, numbered from 1."""
 
 
-class _Product(ctypes.Structure):
+class ProductPanels(ctypes.Structure):
+    """A weight in the layout of the kernel."""
+
     _fields_ = [(name, ctypes.c_void_p) for name in ("weight", "bias")]
     _fields_ += [(name, ctypes.c_int64) for name in ("inputs", "outputs")]
 
 
-class _Norm(ctypes.Structure):
+class Norm(ctypes.Structure):
+    """A layer norm for the kernel."""
+
     _fields_ = [("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p), ("epsilon", ctypes.c_double)]
 
 
 class _Layer(ctypes.Structure):
     _fields_ = [
-        *((name, _Product) for name in ("joined", "output", "cross_query", "cross_output", "expand", "contract")),
-        ("norms", _Norm * 3),
+        *((name, ProductPanels) for name in ("joined", "output", "cross_query", "cross_output", "expand", "contract")),
+        ("norms", Norm * 3),
         ("scales", ctypes.c_double * 2),
     ]
 
@@ -49,8 +53,8 @@ class _Decoder(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("count", "width", "heads", "half", "norm_first", "activation")),
         ("embedding", ctypes.c_void_p),
         ("scale", ctypes.c_double),
-        ("norm", _Norm),
-        ("logits", _Product),
+        ("norm", Norm),
+        ("logits", ProductPanels),
     ]
 
 
@@ -98,8 +102,8 @@ class DecoderStep:
             activation=1 + COMPILED.index(first.activation),
             embedding=embedding.data_ptr(),
             scale=scale,
-            norm=_Norm() if norm is None else self._norm(norm),
-            logits=self._product(output, output_bias),
+            norm=Norm() if norm is None else self.norm_of(norm),
+            logits=self.panels_of(output, output_bias),
         )
         self._alive.append(layers)
 
@@ -192,16 +196,18 @@ class DecoderStep:
 
     def _layer(self, block: FlatBlock) -> _Layer:
         names = ("joined", "output", "cross_query", "cross_output", "expand", "contract")
-        products = {name: self._product(part.plain, part.bias) for name in names for part in [getattr(block, name)]}
-        norms = (_Norm * 3)(*map(self._norm, block.norms))
+        products = {name: self.panels_of(part.plain, part.bias) for name in names for part in [getattr(block, name)]}
+        norms = (Norm * 3)(*map(self.norm_of, block.norms))
         return _Layer(**products, norms=norms, scales=(ctypes.c_double * 2)(*block.scales))
 
-    def _product(self, weight: Tensor, bias: Tensor | None) -> _Product:
+    def panels_of(self, weight: Tensor, bias: Tensor | None) -> ProductPanels:
+        """A weight and a bias in the layout of the kernel, which live as long as this step."""
         self._alive.append(panels(weight, self._library))
-        return _Product(self._alive[-1].data_ptr(), self._float(bias), weight.shape[1], weight.shape[0])
+        return ProductPanels(self._alive[-1].data_ptr(), self._float(bias), weight.shape[1], weight.shape[0])
 
-    def _norm(self, norm: nn.LayerNorm) -> _Norm:
-        return _Norm(self._float(norm.weight), self._float(norm.bias), norm.eps)
+    def norm_of(self, norm: nn.LayerNorm) -> Norm:
+        """A norm, whose numbers live as long as this step."""
+        return Norm(self._float(norm.weight), self._float(norm.bias), norm.eps)
 
     def _float(self, vector: Tensor | None) -> int | None:
         """The address of a short vector in float32, or None without one."""

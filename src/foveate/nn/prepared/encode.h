@@ -1,0 +1,140 @@
+// A whole encoder: all layers over the tokens of all sentences without padding, and the keys and values that a decoder
+// looks up. All between products is float32. A token's result depends on its sentence only, to the bit.
+#include <vector>
+
+struct EncoderLayer {
+    Product joined, output, expand, contract;
+    Norm norms[2];
+    double scale;
+};
+
+struct Encoder {
+    const EncoderLayer* layers;
+    int64_t count, width, hidden, heads, half, norm_first, activation;
+    Norm norm;
+    const Product* memories;  // [keys; values] of each layer of the decoder
+    int64_t num_memories;
+};
+
+constexpr int64_t TOGETHER = 120;  // tokens whose vectors, hidden layer too, stay in the second cache
+constexpr int64_t QUERIES = 4;     // that share what is read of keys and values
+
+// context[token, head] = softmax(scale · q Kᵀ) V within each sentence. Queries, keys and values of a token stand side by side.
+static void attend_within(
+    const float* joined, const int64_t* starts, int64_t sentences, int64_t width, int64_t heads, float scale, float* context,
+    int64_t threads
+) {
+    int64_t dim = width / heads, stride = 3 * width;
+    parallel(sentences * heads, threads, [=](int64_t task) {
+        int64_t head = task % heads, first = starts[task / heads] - starts[0];
+        int64_t count = starts[task / heads + 1] - starts[task / heads], wide = (count + LANES - 1) / LANES * LANES;
+        static thread_local std::vector<float> kept;
+        if ((int64_t)kept.size() < (dim + QUERIES) * wide) kept.resize((dim + QUERIES) * wide);
+        float *columns = kept.data(), *weights = columns + dim * wide;
+        const float *query = joined + first * stride + head * dim, *key = query + width, *value = key + width;
+        for (int64_t j = 0; j < wide; j++)
+            for (int64_t d = 0; d < dim; d++) columns[d * wide + j] = j < count ? key[j * stride + d] : 0;
+        for (int64_t row = 0; row < count; row += QUERIES) {
+            const float* queries[QUERIES];
+            for (int64_t r = 0; r < QUERIES; r++) queries[r] = query + std::min(row + r, count - 1) * stride;
+            for (int64_t j = 0; j < wide; j += LANES) {
+                Vec sums[QUERIES] = {};
+                for (int64_t d = 0; d < dim; d++) {
+                    Vec column = load(columns + d * wide + j);
+                    for (int64_t r = 0; r < QUERIES; r++) sums[r] += column * queries[r][d];
+                }
+                for (int64_t r = 0; r < QUERIES; r++) store(weights + r * wide + j, sums[r] * scale);
+            }
+            float inverse[QUERIES];
+            for (int64_t r = 0; r < QUERIES; r++) {
+                float *own = weights + r * wide, top = -INFINITY;
+                for (int64_t j = 0; j < count; j++) top = own[j] > top ? own[j] : top;
+                for (int64_t j = count; j < wide; j++) own[j] = -INFINITY;
+                Vec masses = {};
+                for (int64_t j = 0; j < wide; j += LANES) {
+                    Vec weight = exp(load(own + j) - top);
+                    store(own + j, weight);
+                    masses += weight;
+                }
+                inverse[r] = 1 / sum(masses);
+            }
+            for (int64_t part = 0; part < dim; part += LANES) {
+                Vec sums[QUERIES] = {};
+                for (int64_t j = 0; j < count; j++) {
+                    Vec values = load(value + j * stride + part);
+                    for (int64_t r = 0; r < QUERIES; r++) sums[r] += values * weights[r * wide + j];
+                }
+                for (int64_t r = 0; r < QUERIES && row + r < count; r++)
+                    store(context + (first + row + r) * width + head * dim + part, sums[r] * inverse[r]);
+            }
+        }
+    });
+}
+
+extern "C" {
+
+// The most tokens that are encoded together: `TOGETHER`, or one longer sentence.
+int64_t tokens_together(const int64_t* starts, int64_t sentences) {
+    int64_t most = TOGETHER;
+    for (int64_t s = 0; s < sentences; s++) most = std::max(most, starts[s + 1] - starts[s]);
+    return most;
+}
+
+// Encodes x [tokens, width] in place, and writes keys and values [sentences, heads, room, dim] for each layer of the decoder
+// into `kept`, up to each sentence's end. `starts` are the first tokens of sentences and the end of the last one. `work`
+// takes (5 · width + the larger of the hidden layer and 2 · width) numbers for each token that is encoded together;
+// `rounded` as many of the widest input in bfloat16, up to a multiple of 16. `watched` [layers, tokens, 3 · width], or null,
+// receives queries, keys and values.
+void encode(
+    const Encoder* encoder, float* x, const int64_t* starts, int64_t sentences, void* const* kept, int64_t room, float* work,
+    uint16_t* rounded, float* watched, int64_t threads
+) {
+    const Encoder& e = *encoder;
+    int64_t width = e.width, dim = width / e.heads, tokens = starts[sentences];
+    auto product_ = e.half ? multiply<uint16_t> : multiply<float>;
+    for (int64_t first = 0, last; first < sentences; first = last) {
+        last = first + 1;
+        while (last < sentences && starts[last + 1] - starts[first] <= TOGETHER) last++;
+        int64_t here = starts[last] - starts[first];
+        float *own = x + starts[first] * width, *normal = work, *context = normal + here * width;
+        float *joined = context + here * width, *rest = joined + 3 * here * width;
+        auto multiply_ = [=](const Product& product, const float* from, float* to, bool add, int64_t activation) {
+            product_(product, from, here, to, add, activation, threads, rounded);
+        };
+        auto before = [&](const Norm& norm) {
+            if (!e.norm_first) return own;
+            normalise(norm, own, here, width, normal);
+            return normal;
+        };
+        auto after = [&](const Norm& norm) {
+            if (!e.norm_first) normalise(norm, own, here, width, own);
+        };
+        for (int64_t number = 0; number < e.count; number++) {
+            const EncoderLayer& layer = e.layers[number];
+            multiply_(layer.joined, before(layer.norms[0]), joined, false, NONE);
+            if (watched) {
+                float* to = watched + (number * tokens + starts[first]) * 3 * width;
+                std::memcpy(to, joined, here * 3 * width * sizeof(float));
+            }
+            attend_within(joined, starts + first, last - first, width, e.heads, (float)layer.scale, context, threads);
+            multiply_(layer.output, context, own, true, NONE);
+            after(layer.norms[0]);
+            multiply_(layer.expand, before(layer.norms[1]), rest, false, e.activation);
+            multiply_(layer.contract, rest, own, true, NONE);
+            after(layer.norms[1]);
+        }
+        if (e.norm.weight) normalise(e.norm, own, here, width, own);
+        for (int64_t number = 0; number < e.num_memories; number++) {
+            multiply_(e.memories[number], own, rest, false, NONE);
+            for (int64_t s = first; s < last; s++)
+                for (int64_t place = 0; place < starts[s + 1] - starts[s]; place++) {
+                    const float* from = rest + (starts[s] - starts[first] + place) * 2 * width;
+                    for (int64_t i = 0; i < 2 * width; i += LANES) {
+                        int64_t head = s * e.heads + i % width / dim;
+                        put(kept[2 * number + i / width], e.half, (head * room + place) * dim + i % dim, load(from + i));
+                    }
+                }
+        }
+    }
+}
+}

@@ -1,0 +1,179 @@
+"""A whole encoder in one kernel, with the keys and values that a decoder looks up.
+
+For a few sentences, calls, dispatch and allocation between the products of a layer cost several times their arithmetic.
+`encode.h` computes all layers of some sentences after each other, without padding. A sentence's result does not depend
+on the others, to the bit.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from foveate import native
+from foveate.attention import Attention, Positions, padding
+from foveate.attention.record import is_recording, note
+from foveate.attention.score import dot_factor
+from foveate.nn.feedforward import Activation
+from foveate.nn.multihead import KeyValue
+from foveate.nn.origin import is_plain
+from foveate.nn.packing import Packing
+from foveate.nn.prepared.flat_block import Product, are_usual, kernels
+from foveate.nn.prepared.flat_step import COMPILED, LANES, DecoderStep, Norm, ProductPanels
+from foveate.nn.transformer_block import DecoderBlock, EncoderBlock
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [
+        *((name, ProductPanels) for name in ("joined", "output", "expand", "contract")),
+        ("norms", Norm * 2),
+        ("scale", ctypes.c_double),
+    ]
+
+
+class _Encoder(ctypes.Structure):
+    _fields_ = [
+        ("layers", ctypes.POINTER(_Layer)),
+        *((name, ctypes.c_int64) for name in ("count", "width", "hidden", "heads", "half", "norm_first", "activation")),
+        ("norm", Norm),
+        ("memories", ctypes.POINTER(ProductPanels)),
+        ("num_memories", ctypes.c_int64),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class FlatEncoderBlock:
+    """The weights of one encoder block."""
+
+    joined: Product
+    output: Product
+    expand: Product
+    contract: Product
+    norms: tuple[nn.LayerNorm, nn.LayerNorm]
+    norm_first: bool
+    activation: Activation
+    heads: int
+    scale: float
+    site: Attention
+    """The attention, for recordings."""
+
+    @classmethod
+    def of(cls, block: nn.Module) -> "FlatEncoderBlock | None":
+        """The flat form of a block; None if only the block itself can compute its result."""
+        if not isinstance(block, EncoderBlock) or not is_plain(block, EncoderBlock):
+            return None
+        attention, residuals = block.attention, (block.attention_residual, block.feedforward_residual)
+        if not are_usual(residuals, [(attention, padding())], block.feedforward):
+            return None
+        site = attention.attention
+        assert isinstance(site, Attention)
+        return cls(
+            joined=Product.of(attention.query, attention.key, attention.value),
+            output=Product.of(attention.output),
+            expand=Product.of(block.feedforward.expand),
+            contract=Product.of(block.feedforward.contract),
+            norms=tuple(residual.norm for residual in residuals),  # type: ignore[arg-type]
+            norm_first=residuals[0].place == "pre",
+            activation=block.feedforward.activation,
+            heads=attention.num_heads,
+            scale=dot_factor(site.score, attention.head_dim) or 0.0,
+            site=site,
+        )
+
+
+class EncoderPass:
+    """Computes the memory of a decoder from embedded source tokens."""
+
+    def __init__(
+        self,
+        blocks: Sequence[FlatEncoderBlock],
+        norm: nn.LayerNorm | None,
+        decoder: Sequence[DecoderBlock],
+        step: DecoderStep,
+    ) -> None:
+        """`norm` follows the last block; the cross-attentions of `decoder` look up; `step` is its prepared step."""
+        self.blocks, self.width, self.dtype = blocks, step.width, step.dtype
+        self._step, self._memories = step, len(decoder)
+        self._hidden = max(block.expand.plain.shape[0] for block in blocks)
+        self._heads, library = blocks[0].heads, kernels()
+        assert library is not None
+        self._library = library
+        layers = (_Layer * len(blocks))(*map(self._layer, blocks))
+        sites = [block.cross_attention for block in decoder]
+        memories = [Product.of(site.key, site.value) for site in sites]
+        self._encoder = _Encoder(
+            layers=layers,
+            count=len(blocks),
+            width=self.width,
+            hidden=self._hidden,
+            heads=self._heads,
+            half=self.dtype is torch.bfloat16,
+            norm_first=blocks[0].norm_first,
+            activation=1 + COMPILED.index(blocks[0].activation),
+            norm=Norm() if norm is None else step.norm_of(norm),
+            memories=(ProductPanels * len(memories))(*(step.panels_of(each.plain, each.bias) for each in memories)),
+            num_memories=len(memories),
+        )
+        self._alive: list[Any] = [layers]
+
+    @staticmethod
+    def refuses(blocks: Sequence[FlatEncoderBlock], decoder: Sequence[DecoderBlock], step: DecoderStep) -> str:
+        """Why the kernel cannot compute these blocks for a decoder of that step; empty if it can."""
+        if not blocks:
+            return "the encoder has no blocks"
+        if blocks[0].activation not in COMPILED:
+            return f"the kernel does not support the activation {blocks[0].activation}"
+        if len({(block.heads, block.norm_first, block.activation) for block in blocks}) > 1:
+            return "blocks differ in their heads, norms or activations"
+        heads = {blocks[0].heads} | {block.cross_attention.num_heads for block in decoder}
+        if len(heads) > 1:
+            return f"encoder and decoder have different heads: {sorted(heads)}"
+        products = [part.plain for block in blocks for part in vars(block).values() if isinstance(part, Product)]
+        if any(weight.dtype != step.dtype or not weight.is_contiguous() for weight in products):
+            return "weights differ in precision or are not contiguous"
+        if any(weight.shape[1] % LANES for weight in products):
+            return f"widths are not all multiples of {LANES}"
+        return ""
+
+    def __call__(
+        self, x: Float[Tensor, "tokens model_dim"], packing: Packing, *, at: Positions
+    ) -> tuple[KeyValue, ...]:
+        """Keys and values of each decoder layer, of all sentences; zeros at padding. `at` is for recordings."""
+        tokens, sentences, room = len(x), packing.batch, packing.length
+        x, starts = x.float().contiguous(), packing.starts.contiguous()
+        shape = (sentences, self._heads, room, self.width // self._heads)
+        memory = tuple(
+            KeyValue(*(torch.zeros(shape, dtype=self.dtype) for _ in range(2))) for _ in range(self._memories)
+        )
+        together = int(self._library.tokens_together(native.address(starts), ctypes.c_int64(sentences)))
+        work = torch.empty(together * (5 * self.width + max(self._hidden, 2 * self.width)))
+        rounded = torch.empty(-(-together // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
+        watched = torch.empty(len(self.blocks), tokens, 3 * self.width) if is_recording() else None
+        kept = (ctypes.c_void_p * (2 * len(memory)))(*(part.data_ptr() for layer in memory for part in layer))
+        self._library.encode(
+            ctypes.byref(self._encoder),
+            *map(native.address, (x, starts)),
+            ctypes.c_int64(sentences),
+            kept,
+            ctypes.c_int64(room),
+            *map(native.address, (work, rounded, watched)),
+            native.threads(),
+        )
+        if watched is not None:
+            for block, joined in zip(self.blocks, watched.to(self.dtype), strict=True):
+                queries, keys, _ = (
+                    packing.unpack(part).unflatten(-1, (self._heads, -1)).transpose(1, 2)
+                    for part in joined.chunk(3, -1)
+                )
+                note(block.site, "self", queries, keys, at)
+        return memory
+
+    def _layer(self, block: FlatEncoderBlock) -> _Layer:
+        names = ("joined", "output", "expand", "contract")
+        products = {name: getattr(block, name) for name in names}
+        panels = {name: self._step.panels_of(each.plain, each.bias) for name, each in products.items()}
+        return _Layer(**panels, norms=(Norm * 2)(*map(self._step.norm_of, block.norms)), scale=block.scale)
