@@ -6,9 +6,11 @@ import os
 import random
 import signal
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -21,6 +23,7 @@ from tests.surface.service_process import ALL, ServiceProcess
 from foveate import Translator
 
 KEY = "0123456789abcdef0123"
+TENSOR = b'{"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}]'
 SENTENCES = ["The black cat sleeps.", "A man is riding a bicycle.", "Good morning.", "I read a book in the garden."]
 
 
@@ -164,6 +167,54 @@ def test_kserve(service: ServiceProcess, alone: dict[str, str]) -> None:
     assert len(by_words["columns"]) <= len(by_pieces["columns"])
 
 
+def packed_text(text: str) -> bytes:
+    return struct.pack("<I", len(text.encode())) + text.encode()
+
+
+def test_open_inference_by_json_and_by_bytes(service: ServiceProcess, alone: dict[str, str]) -> None:
+    assert service.client.get("/v2/health/ready").json() == {"ready": True}
+    described = service.client.get("/v2/models/en-fr").json()
+    assert [output["name"] for output in described["outputs"]] == ["text", "json"]
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [2, 1]}
+    asked = {"inputs": [{**tensor, "data": SENTENCES[:2]}], "id": "7"}
+    text, whole = service.client.post("/v2/models/en-fr/infer", json=asked).json()["outputs"]
+    assert (text["shape"], text["data"]) == ([2, 1], [alone[sentence] for sentence in SENTENCES[:2]])
+    assert [json.loads(one)["finished"] for one in whole["data"]] == [True, True]
+    packed = b"".join(map(packed_text, SENTENCES[:2]))
+    by_bytes = {**tensor, "parameters": {"binary_data_size": len(packed)}}
+    wanted = {"name": "text", "parameters": {"binary_data": True}}
+    start = json.dumps({"inputs": [by_bytes], "outputs": [wanted]}).encode()
+    headers = {"inference-header-content-length": str(len(start))}
+    response = service.client.post("/v2/models/en-fr/infer", content=start + packed, headers=headers)
+    after = response.content[int(response.headers["inference-header-content-length"]) :]
+    first = alone[SENTENCES[0]].encode()
+    assert after.startswith(
+        struct.pack("<I", len(first)) + first + struct.pack("<I", len(alone[SENTENCES[1]].encode()))
+    )
+
+
+def test_shapes_of_hugging_face(service: ServiceProcess, alone: dict[str, str]) -> None:
+    def at(run: str, inputs: object, **parameters: object) -> Any:
+        return service.client.post(f"/models/{run}", json={"inputs": inputs, "parameters": parameters}).json()
+
+    assert at("en-fr", SENTENCES[:2]) == [{"translation_text": alone[sentence]} for sentence in SENTENCES[:2]]
+    assert at("en-fr", "word " * 2_000)[0]["finished"] is False
+    ((best,),) = at("labels", "a b", top_k=1)
+    assert best["label"] == service.client.post("/classify", json={"text": "a b"}).json()["label"]
+    words = at("tags", "a  b c")
+    assert [(word["word"], word["start"], word["end"]) for word in words] == [("a", 0, 1), ("b", 3, 4), ("c", 5, 6)]
+    choices = at("gaps", "a [MASK] b", top_k=3)
+    filled = service.client.post("/fill", json={"text": "a ___ b", "settings": {"best": 3}}).json()
+    assert [choice["token_str"] for choice in choices] == [choice["piece"] for choice in filled["gaps"][0]]
+    assert choices[0]["sequence"] == filled["text"] != choices[1]["sequence"]
+    asked = {"text": "ab", "settings": {"temperature": 0, "max_tokens": 9}}
+    written = service.client.post("/generate", json=asked).json()["text"]
+    assert at("gpt", "ab", max_new_tokens=9) == [{"generated_text": written}]
+    assert at("gpt", "ab", max_new_tokens=9, return_full_text=True) == [{"generated_text": "ab" + written}]
+    draws = {at("gpt", "ab", max_new_tokens=9, do_sample=True, seed=seed)[0]["generated_text"] for seed in range(4)}
+    assert len(draws) > 1
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [
@@ -188,6 +239,13 @@ def test_kserve(service: ServiceProcess, alone: dict[str, str]) -> None:
         ("/tag", b'{"text": "a", "settings": {"bean": [[1]]}}', 422, "shape"),
         ("/v1/models/en-fr:explain", b'{"instances": ["a"' + b', "a"' * 128 + b"]}", 422, "129"),
         ("/v1/chat/completions", b'{"model": "tags", "messages": []}', 404, "/tag"),
+        ("/v2/models/en-fr/infer", b'{"inputs": [{"name": "texts", "datatype": "BYTES", "shape": [0]}]}', 422, "texts"),
+        ("/v2/models/en-fr/infer", TENSOR + b', "outputs": [{"name": "txt"}]}', 422, "Did you mean"),
+        ("/v2/models/en-fr/infer", TENSOR + b', "parameters": {"bean": 2}}', 422, "bean"),
+        ("/models/en-fr", b'{"inputs": "a", "parameters": {"num_beams": 2}}', 422, "num_beams"),
+        ("/models/gaps", b'{"inputs": "___ ___"}', 422, "2 gaps"),
+        ("/models/gpt", b'{"inputs": "a", "stream": true}', 400, "/v1/completions"),
+        ("/models/labels", b'{"inputs": "a", "parameters": {"top_k": 0}}', 422, "top_k"),
         ("/nowhere", b"{}", 404, "path"),
     ],
 )
@@ -274,6 +332,9 @@ def test_malformed_requests_never_fail_the_service(service: ServiceProcess) -> N
         ("/v1/chat/completions", b'{"model": "en-fr", "messages": [{"role": "user", "content": "a"}]}'),
         ("/fill", b'{"text": "a ___", "settings": {"best": 2}}'),
         ("/v1/models/en-fr:explain", b'{"instances": ["a", {"source": "b"}]}'),
+        ("/v2/models/en-fr/infer", TENSOR + b', "parameters": {"beam": 1}, "outputs": [{"name": "text"}]}'),
+        ("/models/tags", b'{"inputs": ["a b"], "parameters": {"aggregation_strategy": "simple", "ignore_labels": []}}'),
+        ("/models/gaps", b'{"inputs": "a [MASK]", "parameters": {"top_k": 2}}'),
     ]
     values = [b"null", b"-1", b"1e999", b"[]", b"{}", b'"\\u0000"', b"true", b"99999999999999999999", b'"\\udc00"']
     kinds = ["application/json", "application/x-www-form-urlencoded", "text/plain", "multipart/form-data"]

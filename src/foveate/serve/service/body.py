@@ -16,7 +16,9 @@ FORM = "application/x-www-form-urlencoded"
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """The body of a request. Raises RefusedError (413) as soon as it is too long."""
+    """The body of a request. Raises RefusedError (413) as soon as it is too long, and (415) if it is compressed."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise RefusedError(415, "A compressed request is not read. Send it without Content-Encoding.", "compressed")
     content = bytearray()
     async for chunk in request.stream():
         content += chunk

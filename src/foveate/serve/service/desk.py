@@ -38,6 +38,11 @@ class Desk:
         """Whether requests are admitted."""
         return self.pool.is_ready and not self.draining
 
+    def require_ready(self) -> None:
+        """Raises RefusedError (503) while no request is admitted."""
+        if not self.is_ready:
+            raise unavailable("The service is closing." if self.draining else "The models are being loaded.")
+
     def card(self, verb: str | None = None, name: str | None = None) -> Card:
         """The run of a name, or the first that can do something. Raises RefusedError if there is none."""
         cards = self.pool.cards

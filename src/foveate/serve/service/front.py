@@ -19,11 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate import __version__
 from foveate.errors import FoveateError
-from foveate.serve.service import kserve, libre_translate, open_ai, own_interface
+from foveate.serve.service import hugging_face_shape, kserve, libre_translate, open_ai, open_inference, own_interface
 from foveate.serve.service.body import answer
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.keyring import Keyring
-from foveate.serve.service.refused import RefusedError, unavailable
+from foveate.serve.service.refused import RefusedError
 
 PAGE = Path(__file__).parent / "page"
 POLICY = (
@@ -60,6 +60,8 @@ def application(desk: Desk, keys: Keyring, door: Door, log: Callable[[str], None
         *kserve.routes(desk, keys),
         *open_ai.routes(desk, keys),
         *own_interface.routes(desk, keys),
+        *open_inference.routes(desk, keys),
+        *hugging_face_shape.routes(desk, keys),
     ]
     handlers: dict[Any, Any] = {
         RefusedError: _refused,
@@ -76,8 +78,7 @@ def _own(desk: Desk, keys: Keyring) -> Iterable[Route]:
 
     async def ready(request: Request) -> Response:
         """A model has answered in a process that is alive now; before, and while the service closes, 503."""
-        if not desk.is_ready:
-            raise unavailable("The service is closing." if desk.draining else "The models are being loaded.")
+        desk.require_ready()
         return answer({"status": "ok"})
 
     async def metrics(request: Request) -> Response:

@@ -48,6 +48,8 @@ class Filling:
     """With the best token in every gap."""
     choices: tuple[tuple[tuple[str, float], ...], ...]
     """For every gap the best pieces with their probabilities."""
+    tokens: tuple[tuple[int, ...], ...]
+    """The ids of these pieces."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,15 @@ class Filler(Looking):
         choices = tuple(
             tuple(zip(*pair, strict=True)) for pair in zip(pieces, best_tokens.values.tolist(), strict=True)
         )
-        for place, row in zip(places, best_tokens.indices.tolist(), strict=True):
-            tokens[place] = row[0]
-        return Filling(self._written(text, gap, tokens, [row[0] for row in pieces]), choices)
+        ids = tuple(map(tuple, best_tokens.indices.tolist()))
+        return Filling(self.filled(text, [row[0] for row in ids], gap=gap), choices, ids)
+
+    def filled(self, text: str, ids: Sequence[int], *, gap: str = GAP) -> str:
+        """A text with these tokens in its gaps, one in each. Raises as `fill` does."""
+        tokens, places = self.ids_and_gaps(text, gap)
+        for place, token in zip(places, ids, strict=True):
+            tokens[place] = token
+        return self._written(text, gap, tokens, self.tokeniser.pieces(list(ids)))
 
     def _shares(self, logits: Float[Tensor, "gaps vocab"]) -> tuple[Float[Tensor, "gaps known"], int]:
         """Probabilities of the tokens that may fill gaps, and how many of the columns stand for other tokens."""

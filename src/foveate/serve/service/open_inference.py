@@ -1,0 +1,235 @@
+"""The Open Inference Protocol, version 2, of KServe and Triton, with Triton's extension for binary tensors.
+
+A run has one input, `text`, and two outputs: what it writes, and `json`, its whole answer in the shape of our own
+interface.
+The specification: https://github.com/kserve/open-inference-protocol
+"""
+
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from foveate import __version__
+from foveate.serve.service.body import answer, body_of, decoded
+from foveate.serve.service.desk import Desk
+from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.message import Card
+from foveate.serve.service.refused import RefusedError, invalid
+from foveate.suggestion import did_you_mean
+
+INPUT, WHOLE = "text", "json"
+WRITTEN = {"translate": "text", "generate": "text", "fill": "text", "classify": "label", "tag": "tags"}
+"""The output beside `json`, which is also the field of the answer that it holds."""
+HEADER = "inference-header-content-length"
+"""The bytes of JSON at the beginning of a body; binary tensors follow."""
+MOST_AXES = 8
+BINARY_OUTPUT = "binary_data_output"
+_LENGTH = struct.Struct("<I")
+
+Parameter = str | int | float | bool
+
+
+class TensorParameters(msgspec.Struct):
+    binary_data_size: int | None = None
+
+
+class Tensor(msgspec.Struct):
+    name: str
+    datatype: str
+    shape: list[int]
+    data: list[Any] | None = None
+    parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)
+
+
+class OutputParameters(msgspec.Struct):
+    binary_data: bool | None = None
+
+
+class Output(msgspec.Struct):
+    name: str
+    parameters: OutputParameters = msgspec.field(default_factory=OutputParameters)
+
+
+class Infer(msgspec.Struct):
+    """`parameters` are settings of the run, such as `beam`."""
+
+    inputs: list[Tensor]
+    id: str | None = None
+    outputs: list[Output] | None = None
+    parameters: dict[str, Parameter] = {}
+
+
+def routes(desk: Desk, keys: Keyring) -> list[Route]:
+    """Health and the name of the server need no key."""
+
+    async def server(request: Request) -> Response:
+        return answer({"name": "foveate", "version": __version__, "extensions": ["binary_tensor_data"]})
+
+    async def live(request: Request) -> Response:
+        return answer({"live": True})
+
+    async def ready(request: Request) -> Response:
+        desk.require_ready()
+        return answer({"ready": True})
+
+    async def model(request: Request) -> Response:
+        keys.require(request)
+        card = desk.card(name=request.path_params["name"])
+        return answer(
+            {
+                "name": card.name,
+                "platform": "foveate",
+                "inputs": [_described(INPUT)],
+                "outputs": [_described(name) for name in _names(card)],
+            }
+        )
+
+    async def model_ready(request: Request) -> Response:
+        keys.require(request)
+        card = desk.card(name=request.path_params["name"])
+        desk.require_ready()
+        return answer({"name": card.name, "ready": True})
+
+    async def infer(request: Request) -> Response:
+        keys.require(request)
+        query, binary = _divided(await body_of(request, desk.limits.body), request.headers.get(HEADER))
+        card = desk.card(name=request.path_params["name"])
+        texts, shape = _texts(query, binary)
+        settings = {name: value for name, value in query.parameters.items() if name != BINARY_OUTPUT}
+        outputs = _outputs(query, card)
+        reply = await desk.ask(request, card, texts, settings)
+        tensors = [(name, [_written(value, name) for value in reply.values], binary) for name, binary in outputs]
+        return _answered({"id": query.id, "model_name": card.name}, tensors, shape)
+
+    return [
+        Route("/v2", server, name="v2 server"),
+        Route("/v2/health/live", live, name="v2 health"),
+        Route("/v2/health/ready", ready, name="v2 health"),
+        Route("/v2/models/{name}", model, name="v2 model"),
+        Route("/v2/models/{name}/ready", model_ready, name="v2 model"),
+        Route("/v2/models/{name}/infer", infer, methods=["POST"], name="v2 infer"),
+    ]
+
+
+def _names(card: Card) -> tuple[str, str]:
+    return WRITTEN[card.verb], WHOLE
+
+
+def _described(name: str) -> dict[str, Any]:
+    return {"name": name, "datatype": "BYTES", "shape": [-1]}
+
+
+def _divided(content: bytes, header: str | None) -> tuple[Infer, memoryview]:
+    """The request, and the bytes of its binary tensors. Raises RefusedError (400) for an impossible header."""
+    size = len(content)
+    if header is not None:
+        if not (header.isascii() and header.isdigit() and len(header) < 20 and int(header) <= size):
+            raise _bad(f"{HEADER} is the number of bytes of JSON, at most {size} here, got {header[:20]!r}.")
+        size = int(header)
+    return decoded(content[:size], Infer), memoryview(content)[size:]
+
+
+def _texts(query: Infer, binary: memoryview) -> tuple[list[str], list[int]]:
+    """The texts of the one input, and its shape. Raises RefusedError for other inputs."""
+    if len(query.inputs) != 1 or query.inputs[0].name != INPUT:
+        got = ", ".join(tensor.name for tensor in query.inputs) or "none"
+        raise invalid(f"A run has one input with the name {INPUT}, got {got}.")
+    (tensor,) = query.inputs
+    if tensor.datatype != "BYTES":
+        raise invalid(f"The input {INPUT} has the datatype BYTES, got {tensor.datatype}.")
+    size = tensor.parameters.binary_data_size
+    if (size is None) == (tensor.data is None):
+        raise invalid(f"The input {INPUT} has either `data`, or `binary_data_size` and bytes after the JSON.")
+    if len(binary) != (size or 0):
+        raise _bad(f"{len(binary):,} bytes follow the JSON, and binary_data_size is {size or 0:,}.")
+    texts = _unpacked(binary) if tensor.data is None else list(_flat(tensor.data))
+    if not _fits(tensor.shape, len(texts)):
+        raise invalid(f"The input {INPUT} has {len(texts)} texts, which is not the product of its shape.")
+    return texts, tensor.shape
+
+
+def _fits(shape: list[int], number: int) -> bool:
+    return len(shape) <= MOST_AXES and all(length >= 0 for length in shape) and math.prod(shape) == number
+
+
+def _flat(data: Iterable[Any]) -> Iterable[str]:
+    """The texts of a tensor, which may be nested."""
+    waiting = [iter(data)]
+    while waiting:
+        for value in waiting[-1]:
+            if isinstance(value, list):
+                waiting.append(iter(value))
+                break
+            if not isinstance(value, str):
+                raise invalid(f"The data of the input {INPUT} are texts, got {type(value).__name__}.")
+            yield value
+        else:
+            waiting.pop()
+
+
+def _unpacked(binary: memoryview) -> list[str]:
+    """Texts, each after its length in four bytes."""
+    texts: list[str] = []
+    at = 0
+    while at < len(binary):
+        start = at + _LENGTH.size
+        end = start + (_LENGTH.unpack(binary[at:start])[0] if start <= len(binary) else 0)
+        if max(start, end) > len(binary):
+            raise _bad(f"Text {len(texts) + 1} ends after the last byte of its tensor.")
+        try:
+            texts.append(str(binary[start:end], "utf-8"))
+        except UnicodeDecodeError as error:
+            raise _bad(f"Text {len(texts) + 1} is not in UTF-8: {error}.") from None
+        at = end
+    return texts
+
+
+def _packed(texts: Iterable[str]) -> bytes:
+    encoded = [text.encode() for text in texts]
+    return b"".join(_LENGTH.pack(len(each)) + each for each in encoded)
+
+
+def _outputs(query: Infer, card: Card) -> list[tuple[str, bool]]:
+    """The outputs to give, and whether they are binary. Raises RefusedError for one that does not exist."""
+    known, usual = _names(card), query.parameters.get(BINARY_OUTPUT) is True
+    outputs = [Output(name) for name in known] if query.outputs is None else query.outputs
+    for output in outputs:
+        if output.name not in known:
+            guess = did_you_mean(output.name, known)
+            raise invalid(f"There is no output {output.name!r}.{guess} The run {card.name} has {' and '.join(known)}.")
+    each = [(output.name, output.parameters.binary_data) for output in outputs]
+    return [(name, usual if binary is None else binary) for name, binary in each]
+
+
+def _written(value: Any, name: str) -> str:
+    if name == WHOLE:
+        return msgspec.json.encode(value).decode()
+    written = value[name]
+    return " ".join(written) if isinstance(written, list) else written or ""
+
+
+def _answered(head: dict[str, Any], tensors: Sequence[tuple[str, list[str], bool]], shape: list[int]) -> Response:
+    outputs, after = [], []
+    for name, texts, binary in tensors:
+        output = {**_described(name), "shape": shape}
+        if binary:
+            after.append(_packed(texts))
+            output["parameters"] = {"binary_data_size": len(after[-1])}
+        else:
+            output["data"] = texts
+        outputs.append(output)
+    content = {name: value for name, value in head.items() if value is not None} | {"outputs": outputs}
+    if not after:
+        return answer(content)
+    start = msgspec.json.encode(content)
+    return Response(b"".join([start, *after]), headers={HEADER: str(len(start))}, media_type="application/octet-stream")
+
+
+def _bad(reason: str) -> RefusedError:
+    return RefusedError(400, reason, "malformed")
