@@ -28,6 +28,7 @@ ROWS = {
     "CTranslate2, int8": ("default", "ctranslate2", "int8"),
     "foveate, fp32": ("tuned", "ours", "float32"),
     "foveate, bf16": ("tuned", "ours", "bfloat16"),
+    "foveate, int8": ("tuned", "ours", "int8"),
     "foveate --engine ctranslate2": ("default", "ours", "ctranslate2"),
     "foveate --engine ctranslate2-int8": ("default", "ours", "ctranslate2-int8"),
     "foveate --engine onnx": ("default", "ours", "onnx"),

@@ -20,6 +20,7 @@ from foveate.decode import BeamConfig, GreedyConfig, decode
 from foveate.models.marian import from_marian
 from foveate.models.transformer import Transformer, TransformerConfig
 from foveate.nn.position_vector import SinusoidalConfig
+from foveate.nn.precision import set_precision
 from foveate.nn.transformer_block import BlockConfig
 from foveate.tasks.translate.engine import ENGINES, Engine, EngineName
 
@@ -113,4 +114,5 @@ def translator(folder: Path, precision: str, threads: int) -> Decode | Exported:
     model = from_marian(settings, load_file(folder / "model.safetensors"))
     if precision in ENGINES:
         return Exported(model, cast(EngineName, precision))
-    return Decode(model.to(getattr(torch, precision)))
+    set_precision(model, precision)
+    return Decode(model)

@@ -36,7 +36,9 @@ admitted, and ends. A request that would wait too long for its turn is refused a
     parser.add_argument(
         "--wait", type=_seconds, default=2.0, metavar="S", help="seconds that a request may wait for its turn (2)"
     )
-    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of the weights")
+    parser.add_argument(
+        "--precision", choices=["float32", "bfloat16", "int8"], default="float32", help="of the products"
+    )
     parser.add_argument("--quiet", action="store_true", help="no line for each request")
     machine_arguments(parser)
 

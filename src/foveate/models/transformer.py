@@ -29,7 +29,8 @@ from foveate.models.transformer_state import (
 from foveate.nn.clock import Clock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
-from foveate.nn.linear_layer import PackedWeight, may_pack, packed_product
+from foveate.nn.int8 import Int8Weight, require_finite
+from foveate.nn.linear_layer import Linear, PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
 from foveate.nn.origin import Origin, is_plain
@@ -133,6 +134,7 @@ class Transformer(Seq2Seq[TransformerState]):
             nn.init.normal_(self.output_weight, std=model_dim**-0.5)
         self._packed, self._flat, self._whole = PackedWeight(), FlatBlocks(), _WholeStep()
         self._encoding = _Encoding()
+        self._int8_output, self.int8 = Int8Weight(), False
         self.output_bias = nn.Parameter(torch.zeros(target_vocab)) if config.output_bias else None
 
     @staticmethod
@@ -194,9 +196,22 @@ class Transformer(Seq2Seq[TransformerState]):
 
     def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
         weight = self.output_table
+        if self.int8 and not torch.is_grad_enabled():
+            return self._int8_output.of((weight,), (self.output_bias,))(hidden)
         if may_pack(weight):
             return packed_product(hidden, self._packed.of(weight), self.output_bias)
         return linear(hidden, weight, self.output_bias)
+
+    def use_int8(self) -> None:
+        """Compute all products with weights in int8, except with gradients (`foveate.nn.int8`). The weights stay.
+
+        Raises ValueError for a weight that is not finite.
+        """
+        layers = {name: layer for name, layer in self.named_modules() if isinstance(layer, Linear)}
+        require_finite({name: layer.weight for name, layer in layers.items()} | {"output": self.output_table})
+        for layer in layers.values():
+            layer.int8 = True
+        self.int8 = True
 
     def start(self, source: Batch, beam: int = 1) -> TransformerState:
         source = source.widened(ROOM_STEP)

@@ -1,5 +1,5 @@
 """Linear layers. On a CPU, bfloat16 training uses our own kernels, and inference uses weights in oneDNN's fastest
-layout.
+layout, or int8 where a model asks for it.
 """
 
 from typing import Any
@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from foveate import machine
 from foveate.nn import bfloat16
+from foveate.nn.int8 import Int8Weight
 from foveate.nn.origin import Origin
 
 
@@ -34,13 +35,20 @@ class PackedWeight:
 
 
 class Linear(nn.Linear):
-    """y = W x + b, with a packed weight if `packs` is true. Names and initial values are those of torch."""
+    """y = W x + b, with a packed weight if `packs` is true. Names and initial values are those of torch.
+
+    `int8` computes inference in int8, from weights that stay as they are.
+    """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__(in_features, out_features, bias)
-        self._packed = PackedWeight()
+        self.int8 = False
+        self._packed, self._int8 = PackedWeight(), Int8Weight()
 
     def forward(self, x: Float[Tensor, "*shape inputs"]) -> Float[Tensor, "*shape outputs"]:
+        if self.int8 and not torch.is_grad_enabled():
+            _require_width(x, self.weight)
+            return self._int8.of((self.weight,), (self.bias,))(x)
         if packs(x, self.weight):
             _require_width(x, self.weight)
             return packed_product(x, self._packed.of(self.weight), self.bias)

@@ -19,6 +19,7 @@ from foveate.attention.check import refusal, require_whole
 from foveate.attention.mechanism import shortest
 from foveate.attention.record import is_recording, note
 from foveate.attention.score import FeedbackScore
+from foveate.nn.int8 import Int8Weight
 from foveate.nn.linear_layer import Linear, linear
 from foveate.nn.origin import is_plain
 from foveate.nn.packing import Packing
@@ -110,6 +111,7 @@ class MultiHeadAttention(nn.Module):
                     f"num_kv_heads={num_kv_heads} must equal num_heads={num_heads}."
                 )
             self.key = self.query
+        self._int8 = Int8Weight()
 
     @property
     def max_length(self) -> int | None:
@@ -225,6 +227,8 @@ class MultiHeadAttention(nn.Module):
         plain = [layer for layer in layers if isinstance(layer, Linear) and is_plain(layer, Linear)]
         if len(plain) < len(layers):
             return torch.cat([layer(x) for layer in layers], dim=-1)
+        if all(layer.int8 for layer in plain) and not torch.is_grad_enabled():
+            return self._int8.of(tuple(layer.weight for layer in plain), tuple(layer.bias for layer in plain))(x)
         bias = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain])
         return linear(x, torch.cat([layer.weight for layer in plain]), bias)
 

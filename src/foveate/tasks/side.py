@@ -11,14 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-
 from foveate.config import build, modules_in, setting
 from foveate.data.text import read_lines, short
 from foveate.errors import UsageError
 from foveate.inspect.answer_switch import Reader
 from foveate.inspect.attribution import Answer, Faithfulness, faithfulness
 from foveate.metrics import Score
+from foveate.nn.precision import set_precision
 from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
 from foveate.suggestion import counted, did_you_mean
@@ -269,8 +268,7 @@ class Side(ABC):
         where = f"of the task {self.entry.name}"
         require_used(arguments, dict.fromkeys(("target", "beam", "set", "when"), "runs that translate"), (), where)
         reader = self.load(arguments.run, note=say)
-        if arguments.precision == "bfloat16":
-            reader.model.to(torch.bfloat16)
+        set_precision(reader.model, arguments.precision)
         Strangers(self.vocabulary(reader), say).note(self.parts(reader, text))
         return reader
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -22,6 +21,7 @@ from foveate.data.variant import Draw, augmented
 from foveate.errors import DataError
 from foveate.inspect.looking import Looking
 from foveate.nn.loss import Loss
+from foveate.nn.precision import set_precision
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import listing
 from foveate.tasks.held_out import Parts
@@ -232,8 +232,7 @@ def load_writer(
     rows, tokeniser = config.reader.open(run), load_tokeniser(run / TOKENISER)
     require_digests(run, digests(rows, tokeniser), stored.tokenisers)
     model = trained(run, lambda: config.built(rows, tokeniser), note)
-    if precision == "bfloat16":
-        model.to(torch.bfloat16)
+    set_precision(model, precision)
     return Trained(config, rows, tokeniser, model)
 
 

@@ -91,7 +91,6 @@ void encode(
 ) {
     const Encoder& e = *encoder;
     int64_t width = e.width, dim = width / e.heads, tokens = starts[sentences];
-    auto product_ = e.half ? multiply<uint16_t> : multiply<float>;
     for (int64_t first = 0, last; first < sentences; first = last) {
         last = first + 1;
         while (last < sentences && starts[last + 1] - starts[first] <= TOGETHER) last++;
@@ -99,7 +98,7 @@ void encode(
         float *own = x + starts[first] * width, *normal = work, *context = normal + here * width;
         float *joined = context + here * width, *rest = joined + 3 * here * width;
         auto multiply_ = [=](const Product& product, const float* from, float* to, bool add, int64_t activation) {
-            product_(product, from, here, to, add, activation, threads, rounded);
+            multiplier(product, e.half)(product, from, here, to, add, activation, threads, rounded);
         };
         auto before = [&](const Norm& norm) {
             if (!e.norm_first) return own;

@@ -1,35 +1,10 @@
-#include <algorithm>
-#include <type_traits>
-
 #include "prelude.h"
+#include "product.h"
+#include "int8.h"
 // One new position of a decoder: its attention over the keys and values that are kept, one query a row and head and no
 // masks; and, for a few rows, the whole step.
 
-typedef uint32_t VecUnsigned __attribute__((vector_size(64)));
-typedef uint16_t VecHalf __attribute__((vector_size(32)));
 constexpr int64_t WIDEST = 16;  // vectors of a head
-
-static inline Vec take(const void* from, bool half, int64_t at) {
-    if (!half) return load((const float*)from + at);
-    VecHalf bits;
-    std::memcpy(&bits, (const uint16_t*)from + at, sizeof bits);
-    VecUnsigned wide = __builtin_convertvector(bits, VecUnsigned) << 16;
-    Vec x;
-    std::memcpy(&x, &wide, sizeof x);
-    return x;
-}
-
-// To the nearest bfloat16, ties to even; NaN stays NaN.
-static inline void put(void* to, bool half, int64_t at, Vec x) {
-    if (!half) return store((float*)to + at, x);
-    VecUnsigned bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    VecInt number = x == x;
-    bits = (bits & (VecUnsigned)number) | (~(VecUnsigned)number & 0x7fc0);
-    VecHalf rounded = __builtin_convertvector(bits, VecHalf);
-    std::memcpy((uint16_t*)to + at, &rounded, sizeof rounded);
-}
 
 // to[row, head] = softmax(scale · q Kᵀ) V over the first `count` keys, or the first counts[row / beam]. Keys and values
 // are [places, heads, room, dim]. Those of a row stand at the place row / beam, or at places[row / beam]; or, with a table
@@ -101,15 +76,7 @@ static void attention(const Attention& a, int64_t threads) {
     });
 }
 
-// A whole step of a decoder. All between its products is float32. The structures are those of `step.py`.
-enum Activation : int64_t { NONE, RELU, GELU, SILU };
-
-struct Product {
-    const void* weight;  // in panels: [outputs / PANEL, inputs, PANEL], or in pairs [.., inputs / 2, PANEL, 2]
-    const float* bias;   // or null
-    int64_t inputs, outputs;
-};
-
+// A whole step of a decoder. All between its products is float32. The structures are those of `flat_step.py`.
 struct Norm {
     const float *weight, *bias;  // null: no norm
     double epsilon;
@@ -144,183 +111,6 @@ struct Rows {
     const int64_t* of_rows;       // the place of each row in the cache; by default row after row
     int32_t* table;  // [rows, cache_room]: the place of each earlier position of a row, if not its own; here the newest is added
 };
-
-// A tile is ROWS rows by PANEL outputs: 24 sums in 32 registers with AVX-512, 12 in 16 with shorter vectors. A sum is made
-// in the same order whatever the number of rows, so that a row does not depend on its company.
-#ifdef __AVX512F__
-constexpr int64_t VECTORS = 4;
-#else
-constexpr int64_t VECTORS = 1;
-#endif
-#ifdef __AVX512BF16__
-constexpr int64_t PAIR = 2;  // of bfloat16 weights that are multiplied and added at once
-#else
-constexpr int64_t PAIR = 1;
-#endif
-constexpr int64_t ROWS = 6, PANEL = VECTORS * LANES;
-constexpr int64_t AHEAD = 16384;  // bytes: weights are asked for long before, or half the time goes on waiting
-
-static inline float activated(float x, int64_t activation) {
-    switch (activation) {
-        case RELU: return x < 0 ? 0 : x;
-        case GELU: return 0.5f * x * (1 + std::erf(x * 0.70710678f));
-        case SILU: return x / (1 + std::exp(-x));
-        default: return x;
-    }
-}
-
-static inline void ask(const char* place) {
-    for (int64_t line = 0; line < (int64_t)(PANEL * sizeof(float)); line += 64) __builtin_prefetch(place + AHEAD + line, 0, 2);
-}
-
-// The products of M rows of x with a panel.
-template <int M>
-static inline void tile(const float* x, int64_t inputs, const float* panel, Vec (*to)[VECTORS]) {
-    Vec sums[M][VECTORS] = {};
-    for (int64_t k = 0; k < inputs; k++, panel += PANEL) {
-        Vec w[VECTORS];
-#pragma GCC unroll 4
-        for (int64_t j = 0; j < VECTORS; j++) w[j] = load(panel + j * LANES);
-        ask((const char*)panel);
-#pragma GCC unroll 6
-        for (int m = 0; m < M; m++)
-#pragma GCC unroll 4
-            for (int64_t j = 0; j < VECTORS; j++) sums[m][j] += x[m * inputs + k] * w[j];
-    }
-    std::memcpy(to, sums, sizeof sums);
-}
-
-// The same with bfloat16 weights. Where these come in pairs, x is in pairs of bfloat16 too.
-template <int M>
-static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, Vec (*to)[VECTORS]) {
-    Vec sums[M][VECTORS] = {};
-#ifdef __AVX512BF16__
-    const uint32_t* pairs = (const uint32_t*)x;
-    for (int64_t k = 0; k < inputs / 2; k++, panel += 2 * PANEL) {
-        __m512bh w[VECTORS];
-#pragma GCC unroll 4
-        for (int64_t j = 0; j < VECTORS; j++) w[j] = (__m512bh)_mm512_loadu_si512(panel + 2 * j * LANES);
-        ask((const char*)panel);
-#pragma GCC unroll 6
-        for (int m = 0; m < M; m++) {
-            __m512bh value = (__m512bh)_mm512_set1_epi32((int)pairs[m * inputs / 2 + k]);
-#pragma GCC unroll 4
-            for (int64_t j = 0; j < VECTORS; j++) sums[m][j] = (Vec)_mm512_dpbf16_ps((__m512)sums[m][j], value, w[j]);
-        }
-    }
-#else
-    for (int64_t k = 0; k < inputs; k++, panel += PANEL)
-        for (int m = 0; m < M; m++)
-            for (int64_t j = 0; j < VECTORS; j++)
-                sums[m][j] += ((const float*)x)[m * inputs + k] * take(panel, true, j * LANES);
-#endif
-    std::memcpy(to, sums, sizeof sums);
-}
-
-// to = activation(sums + b), or to += sums + b, for the first `count` outputs of a panel.
-static inline void finish(Vec (*sums)[VECTORS], int64_t rows, const float* bias, float* to, int64_t stride, int64_t count,
-                          bool add, int64_t activation) {
-    for (int64_t m = 0; m < rows; m++)
-        for (int64_t j = 0; j < VECTORS && j * LANES < count; j++) {
-            float found[LANES], *place = to + m * stride + j * LANES;
-            int64_t here = count - j * LANES < LANES ? count - j * LANES : LANES;
-            if (here == LANES && activation <= RELU) {
-                Vec value = sums[m][j] + (bias ? load(bias + j * LANES) : Vec{});
-                if (activation == RELU) value = at_least(value, 0);
-                store(place, add ? load(place) + value : value);
-                continue;
-            }
-            store(found, sums[m][j]);
-            for (int64_t i = 0; i < here; i++) {
-                float value = found[i] + (bias ? bias[j * LANES + i] : 0);
-                place[i] = add ? place[i] + value : activated(value, activation);
-            }
-        }
-}
-
-#ifdef TILES
-// The same for bfloat16 weights and inputs on tiles. There is memory for a multiple of 16 rows; what stands in those beyond
-// `rows` does not matter.
-static void multiply_by_tiles(
-    const Product& product, const uint16_t* x, int64_t rows, float* to, bool add, int64_t activation, int64_t threads
-) {
-    int64_t inputs = product.inputs, outputs = product.outputs, panels = (outputs + PANEL - 1) / PANEL;
-    int64_t tasks = threads > 1 ? std::min(panels, 4 * threads) : 1;
-    parallel(tasks, threads, [=, &product](int64_t task) {
-        TileRegisters registers;
-        alignas(64) Vec sums[16][VECTORS];
-        for (int64_t number = panels * task / tasks; number < panels * (task + 1) / tasks; number++) {
-            const uint16_t* panel = (const uint16_t*)product.weight + number * inputs * PANEL;
-            int64_t column = number * PANEL, count = std::min(PANEL, outputs - column);
-            for (int64_t row = 0; row < rows; row += 16) {
-                _tile_zero(0);
-                _tile_zero(1);
-                _tile_zero(2);
-                _tile_zero(3);
-                tiles_read();
-                for (int64_t k = 0; k < inputs; k += 32) {
-                    const uint16_t* weights = panel + k * PANEL;
-                    if (!row)
-                        for (int64_t line = 0; line < 16; line++) ask((const char*)weights + line * 4 * PANEL);
-                    _tile_loadd(4, x + row * inputs + k, inputs * 2);
-                    _tile_loadd(5, weights, 4 * PANEL);
-                    _tile_dpbf16ps(0, 4, 5);
-                    _tile_loadd(6, weights + 32, 4 * PANEL);
-                    _tile_dpbf16ps(1, 4, 6);
-                    _tile_loadd(5, weights + 64, 4 * PANEL);
-                    _tile_dpbf16ps(2, 4, 5);
-                    _tile_loadd(6, weights + 96, 4 * PANEL);
-                    _tile_dpbf16ps(3, 4, 6);
-                }
-                _tile_stored(0, &sums[0][0], 4 * PANEL);
-                _tile_stored(1, &sums[0][1], 4 * PANEL);
-                _tile_stored(2, &sums[0][2], 4 * PANEL);
-                _tile_stored(3, &sums[0][3], 4 * PANEL);
-                const float* bias = product.bias ? product.bias + column : nullptr;
-                finish(sums, std::min<int64_t>(16, rows - row), bias, to + row * outputs + column, outputs, count, add,
-                       activation);
-            }
-        }
-    });
-}
-#endif
-
-// to = activation(W x + b), or to += W x + b. `rounded` has room for x in bfloat16, up to a multiple of 16 rows.
-template <class Weight>
-static void multiply(
-    const Product& product, const float* x, int64_t rows, float* to, bool add, int64_t activation, int64_t threads,
-    uint16_t* rounded
-) {
-    int64_t inputs = product.inputs, outputs = product.outputs, tiles = (rows + ROWS - 1) / ROWS;
-    bool pairs = sizeof(Weight) == 2 && PAIR == 2;
-    if (pairs)
-        for (int64_t i = 0; i < rows * inputs; i += LANES) put(rounded, true, i, load(x + i));
-    if (inputs * outputs < 1 << 16) threads = 1;
-#ifdef TILES
-    if (pairs && inputs % 32 == 0 && has_tiles())
-        return multiply_by_tiles(product, rounded, rows, to, add, activation, threads);
-#endif
-    const char* from = pairs ? (const char*)rounded : (const char*)x;
-    parallel((outputs + PANEL - 1) / PANEL, threads, [=, &product](int64_t number) {
-        const Weight* panel = (const Weight*)product.weight + number * inputs * PANEL;
-        int64_t column = number * PANEL, count = outputs - column < PANEL ? outputs - column : PANEL;
-        for (int64_t part = 0; part < tiles; part++) {
-            int64_t row = rows * part / tiles, here = rows * (part + 1) / tiles - row;
-            auto values = (const std::conditional_t<sizeof(Weight) == 2, void, float>*)(from + row * inputs * (pairs ? 2 : 4));
-            Vec sums[ROWS][VECTORS];
-            switch (here) {
-                case 1: tile<1>(values, inputs, panel, sums); break;
-                case 2: tile<2>(values, inputs, panel, sums); break;
-                case 3: tile<3>(values, inputs, panel, sums); break;
-                case 4: tile<4>(values, inputs, panel, sums); break;
-                case 5: tile<5>(values, inputs, panel, sums); break;
-                default: tile<6>(values, inputs, panel, sums);
-            }
-            const float* bias = product.bias ? product.bias + column : nullptr;
-            finish(sums, here, bias, to + row * outputs + column, outputs, count, add, activation);
-        }
-    });
-}
 
 static void normalise(const Norm& norm, const float* x, int64_t rows, int64_t width, float* to) {
     for (int64_t row = 0; row < rows; row++, x += width, to += width) {
@@ -359,7 +149,7 @@ int64_t panel_pair() { return PAIR; }
 // The logits [rows, vocab] after the tokens, which stand at the rows' times; 0 where a token is not in the vocabulary.
 // `position` holds one vector for all rows, or one for each, `apart` numbers after each other. `counts` takes a number for
 // each row. `room` takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest
-// input, up to a multiple of 16; `queries` [layers, 2, rows, width] tells what attentions were asked.
+// input in bfloat16, up to a multiple of 16; `queries` [layers, 2, rows, width] tells what attentions were asked.
 int64_t step(
     const Decoder* decoder, const Kept* kept, const Rows* stand, const int64_t* tokens, const void* position,
     int64_t apart, int64_t* counts, float* room, uint16_t* rounded, float* queries, float* logits, int64_t threads
@@ -369,9 +159,8 @@ int64_t step(
     const Decoder& d = *decoder;
     int64_t width = d.width, dim = width / d.heads, size = rows * width;
     bool half = d.half != 0;
-    auto product_ = half ? multiply<uint16_t> : multiply<float>;
     auto multiply_ = [=](const Product& product, const float* x, int64_t rows, float* to, bool add, int64_t activation,
-                         int64_t threads) { product_(product, x, rows, to, add, activation, threads, rounded); };
+                         int64_t threads) { multiplier(product, half)(product, x, rows, to, add, activation, threads, rounded); };
     float *x = room, *normal = x + size, *joined = normal + size, *context = joined + 3 * size, *rest = context + size;
     for (int64_t row = 0; row < rows; row++) {
         int64_t time = r.times ? r.times[row] : r.latest;

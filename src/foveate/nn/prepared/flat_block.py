@@ -22,6 +22,7 @@ from foveate.attention.record import note
 from foveate.attention.score import dot_factor
 from foveate.nn.clock import Clock
 from foveate.nn.feedforward import ACTIVATIONS, Activation, FeedForward
+from foveate.nn.int8 import Int8Product
 from foveate.nn.linear_layer import Linear, may_pack, packed_product, packed_product_add, packed_weight
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.origin import Origin, is_plain
@@ -31,19 +32,22 @@ from foveate.nn.transformer_block import DecoderBlock, Residual
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """W x + b, with W packed or plain."""
+    """W x + b, with W packed, plain or in int8."""
 
     plain: Tensor
     """W without packing."""
     bias: Tensor | None
     packed: bool
+    int8: Int8Product | None = None
 
     @classmethod
-    def of(cls, *layers: nn.Linear) -> "Product":
+    def of(cls, *layers: Linear) -> "Product":
         """One product for several layers with the same input."""
         weight = layers[0].weight if len(layers) == 1 else torch.cat(tuple(layer.weight for layer in layers))
         biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
         bias = torch.cat(biases) if biases else None
+        if all(layer.int8 for layer in layers):
+            return cls(weight.detach(), bias, False, Int8Product(weight, bias))
         return cls(weight.detach(), bias, may_pack(weight))
 
     @functools.cached_property
@@ -52,6 +56,9 @@ class Product:
         return packed_weight(self.plain) if self.packed else self.plain
 
     def __call__(self, x: Float[Tensor, "rows inputs"], activation: Activation | None = None) -> Tensor:
+        if self.int8 is not None:
+            y = self.int8(x)
+            return y if activation is None else ACTIVATIONS[activation](y)
         if self.packed and activation in (None, "relu"):
             return packed_product(x, self.weight, self.bias, activation or "none")
         y = packed_product(x, self.weight, self.bias) if self.packed else linear(x, self.weight, self.bias)
@@ -59,6 +66,8 @@ class Product:
 
     def added_to(self, residual: Float[Tensor, "rows outputs"], x: Float[Tensor, "rows inputs"]) -> Tensor:
         """residual + W x + b."""
+        if self.int8 is not None:
+            return self.int8(x).add_(residual)
         if self.packed:
             return packed_product_add(x, residual, self.weight, self.bias)
         return linear(x, self.weight, self.bias).add_(residual)

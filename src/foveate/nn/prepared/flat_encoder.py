@@ -115,7 +115,7 @@ class EncoderPass:
             norm_first=blocks[0].norm_first,
             activation=1 + COMPILED.index(blocks[0].activation),
             norm=Norm() if norm is None else step.norm_of(norm),
-            memories=(ProductPanels * len(memories))(*(step.panels_of(each.plain, each.bias) for each in memories)),
+            memories=(ProductPanels * len(memories))(*(step.panels_of(each) for each in memories)),
             num_memories=len(memories),
         )
         self._alive: list[Any] = [layers]
@@ -175,5 +175,5 @@ class EncoderPass:
     def _layer(self, block: FlatEncoderBlock) -> _Layer:
         names = ("joined", "output", "expand", "contract")
         products = {name: getattr(block, name) for name in names}
-        panels = {name: self._step.panels_of(each.plain, each.bias) for name, each in products.items()}
+        panels = {name: self._step.panels_of(each) for name, each in products.items()}
         return _Layer(**panels, norms=(Norm * 2)(*map(self._step.norm_of, block.norms)), scale=block.scale)

@@ -17,6 +17,7 @@ from foveate import native
 from foveate.attention import Positions
 from foveate.attention.record import note
 from foveate.nn.clock import Clock
+from foveate.nn.int8 import Int8Product, ProductPanels
 from foveate.nn.multihead import KeyValue
 from foveate.nn.prepared.flat_block import FlatBlock, Product, kernels
 from foveate.nn.prepared.slot import Slots
@@ -24,13 +25,6 @@ from foveate.nn.prepared.slot import Slots
 LANES = 16
 COMPILED = ("relu", "gelu", "silu")
 """The activations of the kernel, numbered from 1."""
-
-
-class ProductPanels(ctypes.Structure):
-    """A weight in the layout of the kernel."""
-
-    _fields_ = [(name, ctypes.c_void_p) for name in ("weight", "bias")]
-    _fields_ += [(name, ctypes.c_int64) for name in ("inputs", "outputs")]
 
 
 class Norm(ctypes.Structure):
@@ -83,7 +77,7 @@ class DecoderStep:
         output: Float[Tensor, "vocab model_dim"],
         output_bias: Float[Tensor, " vocab"] | None,
     ) -> None:
-        """`scale` multiplies embeddings; `norm` follows the last block."""
+        """`scale` multiplies embeddings; `norm` follows the last block. The logits are in int8 if the blocks are."""
         self.blocks = blocks
         self._alive: list[Any] = [embedding]
         library, first = kernels(), blocks[0]
@@ -91,6 +85,7 @@ class DecoderStep:
         self._library = library
         self.dtype, self.width, self.vocab = embedding.dtype, embedding.shape[1], len(embedding)
         self._hidden = first.expand.plain.shape[0]
+        int8 = None if first.expand.int8 is None else Int8Product(output, output_bias)
         layers = (_Layer * len(blocks))(*map(self._layer, blocks))
         self._decoder = _Decoder(
             layers=layers,
@@ -103,7 +98,7 @@ class DecoderStep:
             embedding=embedding.data_ptr(),
             scale=scale,
             norm=Norm() if norm is None else self.norm_of(norm),
-            logits=self.panels_of(output, output_bias),
+            logits=self.panels_of(Product(output, output_bias, False, int8)),
         )
         self._alive.append(layers)
 
@@ -196,14 +191,18 @@ class DecoderStep:
 
     def _layer(self, block: FlatBlock) -> _Layer:
         names = ("joined", "output", "cross_query", "cross_output", "expand", "contract")
-        products = {name: self.panels_of(part.plain, part.bias) for name in names for part in [getattr(block, name)]}
+        products = {name: self.panels_of(getattr(block, name)) for name in names}
         norms = (Norm * 3)(*map(self.norm_of, block.norms))
         return _Layer(**products, norms=norms, scales=(ctypes.c_double * 2)(*block.scales))
 
-    def panels_of(self, weight: Tensor, bias: Tensor | None) -> ProductPanels:
-        """A weight and a bias in the layout of the kernel, which live as long as this step."""
-        self._alive.append(panels(weight, self._library))
-        return ProductPanels(self._alive[-1].data_ptr(), self._float(bias), weight.shape[1], weight.shape[0])
+    def panels_of(self, product: Product) -> ProductPanels:
+        """A product in the layout of the kernel, which lives as long as this step."""
+        if product.int8 is not None:
+            self._alive.append(product.int8)
+            return product.int8.panels
+        weight, (outputs, inputs) = panels(product.plain, self._library), product.plain.shape
+        self._alive.append(weight)
+        return ProductPanels(weight.data_ptr(), self._float(product.bias), inputs, outputs)
 
     def norm_of(self, norm: nn.LayerNorm) -> Norm:
         """A norm, whose numbers live as long as this step."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, overload
+from typing import overload
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from foveate.inspect.value import observed
 from foveate.models import GPT, LanguageModel, Llama
 from foveate.models.gpt2_hugging_face import read_gpt2
 from foveate.models.llama_hugging_face import read_llama
+from foveate.nn.precision import Precision, set_precision
 from foveate.storage.run import model_type_of
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, score, text_bytes
 from foveate.tasks.language_model.text_answer import text_answer
@@ -70,7 +71,7 @@ class Generator(Looking):
         cls,
         run: Path | str,
         *,
-        precision: Literal["float32", "bfloat16"] = "float32",
+        precision: Precision = "float32",
         note: Callable[[str], None] = lambda sentence: None,
     ) -> "Generator":
         """The trained model of a run folder; of an unfinished run, its best checkpoint.
@@ -83,8 +84,7 @@ class Generator(Looking):
         config, tokeniser, model = load_text_model(
             Path(run), "language_model", LanguageModelTaskConfig, LanguageModelTask.initial, note
         )
-        if precision == "bfloat16":
-            model.to(torch.bfloat16)
+        set_precision(model, precision)
         return cls(model, tokeniser, config.decode, config.data)._of(run)
 
     @overload
@@ -262,7 +262,7 @@ class GuestGenerator(Generator):
     unwritten = 0
 
     @classmethod
-    def read(cls, folder: Path | str, *, precision: Literal["float32", "bfloat16"] = "float32") -> "GuestGenerator":
+    def read(cls, folder: Path | str, *, precision: Precision = "float32") -> "GuestGenerator":
         """A text is scored in blocks of as many tokens as the model has positions.
 
         Raises DataError when the folder is damaged, UsageError when it holds another kind of model.
@@ -275,7 +275,7 @@ class GuestGenerator(Generator):
         if model.max_length is not None:
             block = model.max_length
             data = replace(data, block_length=block, max_tokens=max(block, data.max_tokens))
-        model = model.to(torch.bfloat16) if precision == "bfloat16" else model
+        set_precision(model, precision)
         return cls(model, tokeniser, SampleConfig(), data)._of(folder)
 
     def _ending(self, config: DecodeConfig, limit: int, lines: int | None) -> tuple[DecodeConfig, int]:

@@ -32,6 +32,7 @@ from foveate.models.hugging_face_folder import CONFIG, read_folder, setting
 from foveate.models.marian import from_marian
 from foveate.models.renumbering import renumbered
 from foveate.nn.loss import cross_entropy
+from foveate.nn.precision import Precision, set_precision
 from foveate.storage.manifest import read_json
 from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
@@ -71,7 +72,7 @@ class Translator(Looking):
         cls,
         run: Path | str,
         *,
-        precision: Literal["float32", "bfloat16"] = "float32",
+        precision: Precision = "float32",
         engine: EngineName = "auto",
         note: Callable[[str], None] = lambda sentence: None,
     ) -> "Translator":
@@ -80,19 +81,22 @@ class Translator(Looking):
         Of an unfinished run it is the best checkpoint.
 
         In bfloat16 weights take half the memory and products are faster on machines that know it; scores are a little
-        less exact. `engine` says what decodes (`foveate.tasks.translate.engine`). `note` receives a sentence about
+        less exact. int8 computes the products of our own engine in whole numbers: faster still, and coarser; weights
+        stay in float32. `engine` says what decodes (`foveate.tasks.translate.engine`). `note` receives a sentence about
         anything that was passed over.
 
-        Raises DataError when the folder is not a run, has no trained weights, or is damaged.
+        Raises DataError when the folder is not a run, has no trained weights, or is damaged, and UsageError for a model
+        or an engine without int8.
         """
+        if precision == "int8" and engine not in ("auto", "own"):
+            raise UsageError(f"int8 is a precision of our own engine. Leave out the precision, or the engine {engine}.")
         folder = run_folder(run, note)
         if model_type_of(folder) is not None:
             return cls.read(folder, precision=precision, engine=engine)
         config, stored = saved(folder, "translate", TranslateConfig)
         source, target = load_tokenisers(folder, stored.tokenisers)
         model = trained(folder, lambda: build_model(config, source.vocab_size, target.vocab_size), note)
-        if precision == "bfloat16":
-            model.to(torch.bfloat16)
+        set_precision(model, precision)
         return cls(model, source, target, config.decode, engine=engine, head=config.guide.place)._of(folder)
 
     @classmethod
@@ -100,7 +104,7 @@ class Translator(Looking):
         cls,
         folder: Path | str,
         *,
-        precision: Literal["float32", "bfloat16"] = "float32",
+        precision: Precision = "float32",
         engine: EngineName = "auto",
     ) -> "Translator":
         """The Marian model of a Hugging Face folder, as OPUS-MT shares them; `load` calls it for such folders.
@@ -108,8 +112,7 @@ class Translator(Looking):
         Raises DataError when the folder is damaged, UsageError when it holds another kind of model.
         """
         model, source, target, config = read_translation(folder)
-        if precision == "bfloat16":
-            model.to(torch.bfloat16)
+        set_precision(model, precision)
         return cls(model, source, target, config, engine=engine)._of(folder)
 
     @property
