@@ -4,7 +4,7 @@ import argparse
 
 from foveate.cli.program import verbs
 from foveate.tasks.entry import Entry
-from foveate.tasks.option import machine_arguments
+from foveate.tasks.option import CORPUS, given, machine_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,13 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.setup import prepare_machine
 
     prepare_machine(arguments, quiet=True)
-    _task(arguments).side.use(arguments)
+    side = _task(arguments).side
+    if any(given(arguments, name) for name in CORPUS):
+        from foveate.tasks.corpus_part import answer_corpus
+
+        answer_corpus(side, arguments)
+    else:
+        side.use(arguments)
     return 0
 
 

@@ -215,6 +215,38 @@ def occlude_argument(parser: argparse.ArgumentParser, option: str) -> None:
     )
 
 
+CORPUS = ("input", "output", "part", "merge")
+"""The options of `corpus_arguments`."""
+
+
+def part(text: str) -> tuple[int, int]:
+    """The type of --part: K/N, with K from 1 to N."""
+    number, slash, total = text.partition("/")
+    if not (slash and number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total)):
+        raise argparse.ArgumentTypeError(f"must be K/N, with K from 1 to N, like 2/8, got {text!r}")
+    return int(number), int(total)
+
+
+def corpus_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options for answering all lines of a file."""
+    parser.add_argument(
+        "--input", metavar="FILE", help="with --output: answer every line of this file (.gz and .xz too)"
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="file of the answers, written completely or not at all; what an interrupted command has answered is kept "
+        "in FILE.parts",
+    )
+    parser.add_argument(
+        "--part",
+        type=part,
+        metavar="K/N",
+        help="answer only the K-th of N parts of the file; other processes and machines answer the others",
+    )
+    parser.add_argument("--merge", action="store_true", help="join the N parts in FILE.parts")
+
+
 def chunks(texts: list[str]) -> Iterator[list[str]]:
     """The texts of the command line, or the lines of standard input, some at a time."""
     from foveate.data.text import read_lines

@@ -21,6 +21,7 @@ from foveate.nn.precision import set_precision
 from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
 from foveate.suggestion import counted, did_you_mean
+from foveate.tasks.answering import Answering
 from foveate.tasks.entry import Entry
 from foveate.tasks.exported import Exported, Note
 from foveate.tasks.length_group import grouped
@@ -36,6 +37,9 @@ Figures = Mapping[str, float]
 """The measurements of `validate` on a text that was not trained on."""
 NOT_DATA = frozenset({"model", "train", "seed", "label_smoothing", "decode"})
 """Parts of a configuration that do not change the data in a run's folder, whatever the task."""
+
+ORDER = ("max_tokens", "processes", "shard")
+"""Settings of `data` that do not change the stored rows, only how they are made or ordered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +187,13 @@ class Side(ABC):
     @abstractmethod
     def use(self, arguments: argparse.Namespace) -> None:
         """The task's own command: read inputs and print the model's outputs."""
+
+    def answering(self, arguments: argparse.Namespace) -> Answering:
+        """The answers of the task's command to texts. Raises UsageError for a model that reads something else."""
+        raise UsageError(
+            f"--input is a file of texts, and {arguments.run} is a run of {self.entry.name} that reads something else. "
+            "Name what it reads as arguments."
+        )
 
     @abstractmethod
     def evaluate(self, arguments: argparse.Namespace) -> Sequence[Score] | Figures | None:
@@ -348,7 +359,7 @@ class Side(ABC):
     def data_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a configuration, as plain data, that determines the content of the folder of data."""
         chosen = {name: part for name, part in settings.items() if name not in self.not_data}
-        chosen["data"] = {name: part for name, part in settings["data"].items() if name != "max_tokens"}
+        chosen["data"] = {name: part for name, part in settings["data"].items() if name not in ORDER}
         return chosen
 
     def require_metrics(self, metrics: Sequence[str]) -> None:

@@ -6,11 +6,12 @@ from foveate.tasks.entry import Entry, Verb, labelled_files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import rate_argument
+    from foveate.tasks.option import corpus_arguments, rate_argument
 
     parser.add_argument("--probabilities", action="store_true", help="print the probability of each label")
     parser.add_argument("--look", action="store_true", help="draw the weights of attention pooling")
     rate_argument(parser)
+    corpus_arguments(parser)
 
 
 TASK = Entry(

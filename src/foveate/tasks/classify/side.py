@@ -25,6 +25,7 @@ from foveate.models.vit_hugging_face import KINDS as VITS
 from foveate.nn.loss import cross_entropy
 from foveate.storage.run import model_type_of
 from foveate.suggestion import counted
+from foveate.tasks.answering import Answering, print_answers
 from foveate.tasks.classify import TASK
 from foveate.tasks.classify.served_classifier import ServedClassifier
 from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, reader_of
@@ -34,7 +35,7 @@ from foveate.tasks.intake import intake
 from foveate.tasks.labelling import LABELS as LABEL_FILE
 from foveate.tasks.labelling_side import BATCH, LOGITS, LabellingSide, training
 from foveate.tasks.length_group import measured_lengths
-from foveate.tasks.option import chunks, require_used
+from foveate.tasks.option import require_used
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_plan import (
     LABELS,
@@ -143,19 +144,18 @@ class ClassifySide(LabellingSide):
         return model
 
     def use(self, arguments: argparse.Namespace) -> None:
-        classifier = self.load(arguments.run)
-        if arguments.look:
-            classifier.require_attention()
-        for thing, answer in _answers(classifier, arguments):
-            if answer is None:
-                print(flush=True)
-                continue
-            if answer.remarks:
-                say(f"{thing}: {', '.join(answer.remarks)}.")
-            shares = (f"{share:.4f} {label}" for label, share in answer.probabilities.items())
-            print(shown("\t".join(shares) if arguments.probabilities else answer.label), flush=True)
-            if arguments.look and answer.label:
-                _draw(classifier, thing)
+        answering = _Classifying(self.load(arguments.run), arguments)
+        if isinstance(answering.classifier, TextClassifier):
+            print_answers(answering, arguments)
+            return
+        inputs = intake(answering.classifier.rows, arguments)
+        for thing, answer in inputs.answers(answering.classifier.classify, together=ROWS):
+            print(shown("" if answer is None else answering.line(thing, answer)), flush=True)
+            answering.draw(thing, answer)
+
+    def answering(self, arguments: argparse.Namespace) -> Answering:
+        answering = _Classifying(self.load(arguments.run), arguments)
+        return answering if isinstance(answering.classifier, TextClassifier) else super().answering(arguments)
 
     def thing(self, model: RowClassifier, text: str) -> Any:
         """A text, or the first thing that a file holds."""
@@ -212,16 +212,35 @@ class ClassifySide(LabellingSide):
         return Exported(classifier.model, save, meanings)
 
 
-def _answers(classifier: RowClassifier, arguments: argparse.Namespace) -> Iterator[tuple[Any, Classified | None]]:
-    """Each input with its answer; None for a file that cannot be read. Raises DataError in the end if there was one."""
-    if not isinstance(classifier, TextClassifier):
-        yield from intake(classifier.rows, arguments).answers(classifier.classify, together=ROWS)
-        return
-    require_used(arguments, {"rate": "recordings"}, (), "for texts")
-    strangers = Strangers(classifier, say)
-    for chunk in chunks(arguments.inputs):
-        strangers.note(chunk)
-        yield from zip(chunk, classifier.classify(chunk), strict=True)
+class _Classifying(Answering):
+    """The label of each text, or the probabilities of all."""
+
+    def __init__(self, classifier: RowClassifier, arguments: argparse.Namespace) -> None:
+        """Raises UsageError for options that would change nothing."""
+        if arguments.look:
+            classifier.require_attention()
+        if isinstance(classifier, TextClassifier):
+            require_used(arguments, {"rate": "recordings"}, (), "for texts")
+        self.classifier, self.arguments = classifier, arguments
+        self.strangers = Strangers(classifier, say)
+
+    def lines(self, texts: Sequence[str], first: int) -> Iterator[str]:
+        self.strangers.note(texts)
+        for text, answer in zip(texts, self.classifier.classify(texts), strict=True):
+            yield self.line(text, answer)
+            self.draw(text, answer)
+
+    def line(self, thing: Any, answer: Classified) -> str:
+        """An answer as a line; what is remarkable about the thing is said."""
+        if answer.remarks:
+            say(f"{thing}: {', '.join(answer.remarks)}.")
+        shares = (f"{share:.4f} {label}" for label, share in answer.probabilities.items())
+        return "\t".join(shares) if self.arguments.probabilities else answer.label
+
+    def draw(self, thing: Any, answer: Classified | None) -> None:
+        """Draw what the answer looked at, where that is wanted."""
+        if self.arguments.look and answer is not None and answer.label:
+            _draw(self.classifier, thing)
 
 
 def _draw(classifier: RowClassifier, thing: Any) -> None:

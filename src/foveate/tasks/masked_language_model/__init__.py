@@ -6,11 +6,12 @@ from foveate.tasks.entry import Entry, Verb, text_files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import count
+    from foveate.tasks.option import corpus_arguments, count
 
     parser.add_argument("--best", type=count, metavar="N", help="print the N most probable tokens for each gap")
     parser.add_argument("--gap", default="___", metavar="TEXT", help="the text that marks a gap (default ___)")
     parser.add_argument("--look", action="store_true", help="draw the attention of each gap")
+    corpus_arguments(parser)
 
 
 TASK = Entry(

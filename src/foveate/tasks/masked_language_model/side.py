@@ -1,7 +1,7 @@
 """The side of masked language modelling."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from foveate.inspect import terminal
 from foveate.inspect.alignment import readable
 from foveate.inspect.caption import printable
 from foveate.nn.loss import cross_entropy
+from foveate.tasks.answering import Answering, print_answers
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.masked_language_model import TASK
 from foveate.tasks.masked_language_model.served_filler import ServedFiller
@@ -21,14 +22,13 @@ from foveate.tasks.masked_language_model.task import (
     gap_logits,
 )
 from foveate.tasks.masked_language_model.use import GAP, Filler
-from foveate.tasks.option import chunks
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, vocabulary
 from foveate.tasks.side import NOT_DATA, Figures
 from foveate.tasks.stranger import Strangers
 from foveate.tasks.text_side import TextSide, suggested, validation_lines
 from foveate.tasks.text_task import TOKENISER, TextData, text_of
-from foveate.voice import say, screen, shown
+from foveate.voice import say, screen
 
 
 class MaskedLanguageModelSide(TextSide):
@@ -73,20 +73,12 @@ class MaskedLanguageModelSide(TextSide):
         return Filler(task.model, task.data.tokeniser, task.config)
 
     def use(self, arguments: argparse.Namespace) -> None:
+        print_answers(self.answering(arguments), arguments)
+
+    def answering(self, arguments: argparse.Namespace) -> Answering:
         if not arguments.gap:
             raise UsageError("--gap is what gaps are written as: it cannot be empty.")
-        filler = self.load(arguments.run)
-        strangers = Strangers(filler.tokeniser, say)
-        for text in (text for chunk in chunks(arguments.inputs) for text in chunk):
-            strangers.note(filler.parts(text, arguments.gap))
-            filled = filler.fill(text, best=arguments.best or 1, gap=arguments.gap)
-            print(shown(filled.text), flush=True)
-            for number, choices in enumerate(filled.choices if arguments.best else (), start=1):
-                best = (f"{share:.4f} {printable(readable([piece])[0])}" for piece, share in choices)
-                print(number, *best, sep="\t", flush=True)
-            alignment = filler.align(text, gap=arguments.gap) if arguments.look else None
-            if alignment is not None:
-                print(terminal(alignment, **screen()), flush=True)
+        return _Filling(self.load(arguments.run), arguments)
 
     def parts(self, model: Filler, text: str) -> Sequence[str]:
         return model.parts(text, GAP)
@@ -132,6 +124,27 @@ class MaskedLanguageModelSide(TextSide):
             "logits": "at each token, of the ids that may stand there",
         }
         return Exported(filler.model, saver({TOKENISER: filler.tokeniser}), meanings, extra={"gap": frame.gap})
+
+
+class _Filling(Answering):
+    """Texts with their gaps filled, and the best tokens for each gap."""
+
+    def __init__(self, filler: Filler, arguments: argparse.Namespace) -> None:
+        self.filler, self.arguments = filler, arguments
+        self.strangers = Strangers(filler.tokeniser, say)
+
+    def lines(self, texts: Sequence[str], first: int) -> Iterator[str]:
+        gap, most = self.arguments.gap, self.arguments.best
+        for text in texts:
+            self.strangers.note(self.filler.parts(text, gap))
+            filled = self.filler.fill(text, best=most or 1, gap=gap)
+            yield filled.text
+            for number, choices in enumerate(filled.choices if most else (), start=1):
+                best = (f"{share:.4f} {printable(readable([piece])[0])}" for piece, share in choices)
+                yield "\t".join([str(number), *best])
+            alignment = self.filler.align(text, gap=gap) if self.arguments.look else None
+            if alignment is not None:
+                print(terminal(alignment, **screen()), flush=True)
 
 
 SIDE = MaskedLanguageModelSide()

@@ -6,7 +6,7 @@ from foveate.tasks.entry import Entry, Verb, labelled_files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import rate_argument
+    from foveate.tasks.option import corpus_arguments, rate_argument
 
     parser.add_argument("--columns", action="store_true", help="print a tab-separated line for each word or frame")
     parser.add_argument(
@@ -15,6 +15,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="the label track of a recording: Audacity's (the default), Praat's TextGrid, NIST's CTM, or JSON",
     )
     rate_argument(parser)
+    corpus_arguments(parser)
 
 
 TASK = Entry(

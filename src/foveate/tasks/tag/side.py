@@ -19,9 +19,10 @@ from foveate.inspect.self_attention import self_attention
 from foveate.metrics import Score, accuracy, marks_spans
 from foveate.nn.loss import cross_entropy
 from foveate.suggestion import counted
+from foveate.tasks.answering import Answering, print_answers
 from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.labelling_side import LOGITS, LabellingSide, class_rows, training
-from foveate.tasks.option import chunks, require_used
+from foveate.tasks.option import require_used
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_plan import (
     LABELS,
@@ -44,7 +45,7 @@ from foveate.tasks.tag.frame_use import FrameLabeller
 from foveate.tasks.tag.served_tagger import ServedTagger
 from foveate.tasks.tag.task import CHARACTERS, PIECES, WORDS, TagConfig, TagTask, WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger, TaggedSentence
-from foveate.voice import say, shown
+from foveate.voice import say
 
 SHOWN = 40
 """Words of the longest sentence whose attention is drawn."""
@@ -117,17 +118,10 @@ class WordSide(LabellingSide):
         return FRAMES.sight(arguments, text) if reads_frames(arguments.run) else super().sight(arguments, text)
 
     def use(self, arguments: argparse.Namespace) -> None:
-        tagger = self.load(arguments.run)
-        strangers = Strangers(tagger, say)
-        for chunk in chunks(arguments.inputs):
-            strangers.note(chunk)
-            for sentence in tagger.tag(chunk):
-                if not arguments.columns:
-                    print(shown(str(sentence)), flush=True)
-                    continue
-                for word, tag, sure in zip(sentence.words, sentence.tags, sentence.probabilities, strict=True):
-                    print(shown(word), shown(tag), f"{sure:.4f}", sep="\t")
-                print(flush=True)
+        print_answers(self.answering(arguments), arguments)
+
+    def answering(self, arguments: argparse.Namespace) -> Answering:
+        return _Tagging(self.load(arguments.run), columns=arguments.columns)
 
     def written(self, example: Tagged) -> str:
         return "".join(f"{word}\t{tag}\n" for word, tag in zip(example.words, example.tags, strict=True)) + "\n"
@@ -245,8 +239,13 @@ class TagSide(WordSide):
     def use(self, arguments: argparse.Namespace) -> None:
         if reads_frames(arguments.run):
             return FRAMES.use(arguments)
-        require_used(arguments, dict.fromkeys(("format", "rate"), "runs that tag recordings"), (), "here")
         return super().use(arguments)
+
+    def answering(self, arguments: argparse.Namespace) -> Answering:
+        if reads_frames(arguments.run):
+            return FRAMES.answering(arguments)
+        require_used(arguments, dict.fromkeys(("format", "rate"), "runs that tag recordings"), (), "here")
+        return super().answering(arguments)
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
         return FRAMES.evaluate(arguments) if reads_frames(arguments.run) else super().evaluate(arguments)
@@ -273,6 +272,24 @@ class TagSide(WordSide):
 
     def export(self, run: Path | str, note: Note) -> Exported:
         return FRAMES.export(run, note) if reads_frames(run) else super().export(run, note)
+
+
+class _Tagging(Answering):
+    """Sentences with their tags; with `columns` a line for each word."""
+
+    def __init__(self, tagger: SentenceTagger, *, columns: bool) -> None:
+        self.tagger, self.columns = tagger, columns
+        self.strangers = Strangers(tagger, say)
+
+    def lines(self, texts: Sequence[str], first: int) -> Iterator[str]:
+        self.strangers.note(texts)
+        for sentence in self.tagger.tag(texts):
+            if not self.columns:
+                yield str(sentence)
+                continue
+            for word, tag, sure in zip(sentence.words, sentence.tags, sentence.probabilities, strict=True):
+                yield f"{word}\t{tag}\t{sure:.4f}"
+            yield ""
 
 
 SIDE = TagSide()

@@ -6,7 +6,7 @@ from foveate.tasks.entry import Entry, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import count, decode_arguments, head_arguments
+    from foveate.tasks.option import corpus_arguments, count, decode_arguments, head_arguments
 
     parser.add_argument("--align", action="store_true", help="draw the attention from target to source words")
     parser.add_argument("--n-best", type=count, metavar="N", help="print the N best hypotheses with their scores")
@@ -24,6 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     decode_arguments(parser)
     head_arguments(parser)
+    corpus_arguments(parser)
 
 
 TASK = Entry(

@@ -12,7 +12,6 @@ from foveate.data.parallel import ParallelData, prepare
 from foveate.data.text import Pair, read_lines, read_pairs
 from foveate.data.tokeniser import BOS, EOS
 from foveate.errors import DataError, UsageError
-from foveate.inspect import terminal
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.attribution import Answer
 from foveate.metrics import Score, parse_pharaoh
@@ -20,11 +19,11 @@ from foveate.metrics.corpus import METRICS, evaluate, require_metrics
 from foveate.models import Seq2Seq
 from foveate.nn.loss import cross_entropy
 from foveate.storage.draft import require_writable, write_lines
-from foveate.storage.shipped import run_folder
 from foveate.suggestion import counted
+from foveate.tasks.answering import print_answers
 from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.length_group import measured_lengths
-from foveate.tasks.option import chunks, decode_config, metric_names, pairs_of, require_used
+from foveate.tasks.option import decode_config, metric_names, pairs_of
 from foveate.tasks.report_page import score_rows, score_tiles, write_report
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, require_fit, vocabulary
 from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, buckets, in_percent, written
@@ -33,7 +32,6 @@ from foveate.tasks.stranger import Strangers
 from foveate.tasks.translate import TASK
 from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.pair import Pairs
-from foveate.tasks.translate.paragraph import ParagraphTranslator
 from foveate.tasks.translate.served_translator import ServedTranslator
 from foveate.tasks.translate.task import (
     TOKENISERS,
@@ -47,10 +45,11 @@ from foveate.tasks.translate.task import (
 )
 from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_ablator import TranslationAblator
+from foveate.tasks.translate.translation_answering import TranslationAnswering, aligned
 from foveate.tasks.translate.translation_size import suggest, suitable_metrics
 from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
 from foveate.tasks.word_alignment import every_head, score_heads, word_alignments
-from foveate.voice import say, screen, shown
+from foveate.voice import say
 
 SAMPLES = 6
 
@@ -73,7 +72,7 @@ class TranslationSight(Sight):
         self.translator, self.translation, self.forced = translator, translation, forced
 
     def alignment(self, arguments: argparse.Namespace) -> Alignment:
-        return _alignment(self.translator, self.translation, arguments)
+        return aligned(self.translator, self.translation, arguments)
 
     @property
     def rerunner(self) -> TranslationRerunner:
@@ -131,36 +130,10 @@ class TranslateSide(Side):
         return ServedTranslator(model, folder)
 
     def use(self, arguments: argparse.Namespace) -> None:
-        if arguments.n_best and arguments.split:
-            raise UsageError(
-                "--n-best prints hypotheses of whole lines, which --split takes apart. Leave one of them out."
-            )
-        if not arguments.align:
-            require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--align"), (), "without")
-        translator = Translator.load(arguments.run, precision=arguments.precision, engine=arguments.engine, note=say)
-        config = decode_config(translator.config, arguments)
-        split = not arguments.n_best if arguments.split is None else arguments.split
-        folder, note = run_folder(arguments.run), None if arguments.split else say
-        paragraphs = ParagraphTranslator(translator, folder, split=split, note=note)
-        strangers = Strangers(translator.source_tokeniser, say)
-        unfinished, done = 0, 0
-        for chunk in chunks(arguments.inputs):
-            strangers.note(chunk)
-            for paragraph in paragraphs.translate(chunk, config=config, first=done):
-                done += 1
-                unfinished += not paragraph.finished
-                if arguments.n_best:
-                    (translation,) = paragraph.parts
-                    for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True):
-                        print(done, f"{hypothesis.score:.4f}", shown(strangers.broken(text)), sep="\t", flush=True)
-                else:
-                    print(shown(strangers.broken(paragraph.text)), flush=True)
-                for translation in paragraph.parts if arguments.align else ():
-                    if translation.hypotheses:
-                        alignment = _alignment(translator, translation, arguments)
-                        print(terminal(alignment, **screen()), end="\n\n", flush=True)
-        if unfinished:
-            say(f"{unfinished} of {done} translations reached their length limit before an end.")
+        print_answers(self.answering(arguments), arguments)
+
+    def answering(self, arguments: argparse.Namespace) -> TranslationAnswering:
+        return TranslationAnswering(arguments)
 
     def sight(self, arguments: argparse.Namespace, text: str) -> TranslationSight:
         translator = self.load(arguments.run, precision=arguments.precision)
@@ -358,13 +331,6 @@ class TranslateSide(Side):
         figures = task.validate()
         task.validation = validation
         return in_percent(figures)
-
-
-def _alignment(translator: Translator, translation: Translation, arguments: argparse.Namespace) -> Alignment:
-    """The alignment by the attention that options name."""
-    choice = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
-    (alignment,) = translator.align([translation], choice)
-    return alignment
 
 
 def _pairs(config: TranslateConfig, request: Asked) -> list[Pair]:

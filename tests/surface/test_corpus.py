@@ -1,0 +1,214 @@
+"""The answers to all lines of a file, in parts."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate.errors import DataError
+from foveate.tasks import corpus_part
+from foveate.tasks.answering import Answering
+from foveate.tasks.translate.side import SIDE
+
+PIECE = 7
+Answer = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_part, "CHUNK", PIECE)
+
+
+@pytest.fixture
+def texts(corpus: Path, tmp_path: Path) -> Path:
+    """40 lines: five pieces and a shorter one."""
+    lines = (corpus / "source.txt").read_text().splitlines()[:40]
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path / "in.txt"
+
+
+@pytest.fixture
+def answer(foveate: Any, trained: Path, texts: Path) -> Answer:
+    """Translate the texts into a file."""
+
+    def answer(output: Path, *options: str, run: Path = trained) -> Any:
+        files = ("--input", texts, "--output", output)
+        return foveate("translate", run, *files, "--no-tune", "--threads", "1", "--beam", "2", *options)
+
+    return answer
+
+
+@pytest.fixture
+def whole(answer: Answer, tmp_path: Path) -> bytes:
+    """The answers of one command."""
+    said = answer(tmp_path / "whole.txt")
+    assert said.code == 0, said.err
+    assert not (tmp_path / "whole.txt.parts").exists()
+    return (tmp_path / "whole.txt").read_bytes()
+
+
+def test_one_line_answers_each(whole: bytes, foveate: Any, trained: Path, texts: Path) -> None:
+    said = foveate("translate", trained, "--no-tune", "--threads", "1", "--beam", "2", stdin=texts.read_bytes())
+    assert said.out.encode() == whole
+    assert whole.count(b"\n") == 40
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_merged_parts_are_what_one_command_writes(count: int, whole: bytes, answer: Answer, tmp_path: Path) -> None:
+    output = tmp_path / "out.txt"
+    for number in reversed(range(1, count + 1)):
+        assert not output.exists() or output.read_bytes() == b""
+        said = answer(output, "--part", f"{number}/{count}")
+        assert said.code == 0, said.err
+    said = answer(output, "--merge")
+    assert (said.code, output.read_bytes()) == (0, whole), said.err
+    assert not (tmp_path / "out.txt.parts").exists()
+
+
+def test_several_lines_for_one_text_are_merged_too(answer: Answer, tmp_path: Path) -> None:
+    for number in (1, 2):
+        answer(tmp_path / "out.txt", "--n-best", "2", "--part", f"{number}/2")
+    answer(tmp_path / "out.txt", "--n-best", "2", "--merge")
+    answer(tmp_path / "one.txt", "--n-best", "2")
+    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "one.txt").read_bytes()
+    numbers = [line.split("\t")[0] for line in (tmp_path / "out.txt").read_text().splitlines()]
+    assert numbers == [str(number) for number in range(1, 41) for _ in range(2)]
+
+
+def test_a_killed_part_goes_on_behind_its_last_piece(
+    whole: bytes, answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, work = tmp_path / "out.txt", tmp_path / "out.txt.parts" / "1-of-1"
+    process = os.fork()
+    if process == 0:
+        answer(output)
+        os._exit(0)
+    while not (work / "2.txt").exists():
+        assert os.waitpid(process, os.WNOHANG) == (0, 0), "it ended before it was killed"
+        time.sleep(0.001)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    pieces = {path.name: path.stat().st_mtime_ns for path in work.glob("*.txt")}
+    assert 3 <= len(pieces) < 6
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    said = answer(output)
+    assert (said.code, output.read_bytes()) == (0, whole), said.err
+    assert f"{len(pieces)} pieces of {PIECE} lines of part 1 are there already." in said.err
+    assert {name: (work / name).stat().st_mtime_ns for name in pieces} == pieces
+
+
+def test_a_finished_part_is_not_answered_again(answer: Answer, tmp_path: Path) -> None:
+    answer(tmp_path / "out.txt", "--part", "1/2")
+    text = tmp_path / "out.txt.parts" / "1-of-2.txt"
+    before = text.stat().st_mtime_ns
+    said = answer(tmp_path / "out.txt", "--part", "1/2")
+    assert (said.code, text.stat().st_mtime_ns) == (0, before)
+    assert "Part 1 of 2 is complete." in said.err
+
+
+def test_a_merge_refuses_missing_parts(answer: Answer, tmp_path: Path) -> None:
+    said = answer(tmp_path / "out.txt", "--merge")
+    assert (said.code, "has no finished part." in said.err) == (3, True), said.err
+    for number in (1, 3):
+        answer(tmp_path / "out.txt", "--part", f"{number}/4")
+    said = answer(tmp_path / "out.txt", "--merge")
+    assert (said.code, "lacks part 2 of 4, part 4 of 4." in said.err) == (3, True), said.err
+
+
+def test_parts_of_another_number_are_refused_before_work(answer: Answer, tmp_path: Path) -> None:
+    answer(tmp_path / "out.txt", "--part", "1/2")
+    for options in (("--part", "1/3"), ()):
+        said = answer(tmp_path / "out.txt", *options)
+        assert (said.code, "has parts of " in said.err) == (3, True), said.err
+
+
+def test_parts_of_other_inputs_models_and_options_are_refused(
+    answer: Answer, texts: Path, run: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.txt"
+    answer(output, "--part", "1/2", run=run)
+    config = run / "config.json"
+    before = config.read_bytes(), texts.read_bytes()
+    texts.write_bytes(before[1] + b"ab\n")
+    said = answer(output, "--merge", "--part", "1/2", run=run)
+    assert said.code == 2
+    said = answer(output, "--part", "1/2", run=run)
+    assert (said.code, "another job (other input)" in said.err) == (3, True), said.err
+    texts.write_bytes(before[1])
+    config.write_bytes(before[0] + b"\n")
+    said = answer(output, "--part", "1/2", run=run)
+    assert (said.code, "another job (other model)" in said.err) == (3, True), said.err
+    config.write_bytes(before[0])
+    said = answer(output, "--part", "1/2", "--set", "length_penalty.alpha=0.5", run=run)
+    assert (said.code, "another job (other options)" in said.err) == (3, True), said.err
+    assert answer(output, "--part", "1/2", run=run).code == 0
+
+
+def test_a_part_begun_with_another_input_is_refused(answer: Answer, texts: Path, tmp_path: Path) -> None:
+    work = tmp_path / "out.txt.parts" / "1-of-1"
+    work.mkdir(parents=True)
+    answer(tmp_path / "other.txt", "--part", "1/1")
+    job = json.loads((tmp_path / "other.txt.parts" / "1-of-1.json").read_text())["job"]
+    (work / "job.json").write_text(json.dumps({**job, "input": "0" * 64}))
+    said = answer(tmp_path / "out.txt")
+    assert (said.code, "another job (other input)" in said.err) == (3, True), said.err
+
+
+def test_a_damaged_part_is_named(answer: Answer, tmp_path: Path) -> None:
+    answer(tmp_path / "out.txt", "--part", "1/1")
+    text = tmp_path / "out.txt.parts" / "1-of-1.txt"
+    text.write_bytes(text.read_bytes()[:-2] + b"~\n")
+    said = answer(tmp_path / "out.txt", "--merge")
+    assert (said.code, f"{text} has changed since it was written" in said.err) == (3, True), said.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--input", "IN"), "--input FILE and --output FILE go together"),
+        (("--output", "OUT"), "--input FILE and --output FILE go together"),
+        (("--part", "1/2"), "--input FILE and --output FILE go together"),
+        (("--input", "IN", "--output", "OUT", "--align"), "--align draws in the terminal"),
+        (("--input", "IN", "--output", "OUT", "abc"), "The texts are there twice"),
+        (("--input", "-", "--output", "OUT"), "it cannot be standard input"),
+        (("--input", "nowhere.txt", "--output", "OUT"), "nowhere.txt"),
+        (("--input", "IN", "--output", "OUT", "--part", "3/2"), "must be K/N, with K from 1 to N"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    options: tuple[str, ...], message: str, foveate: Any, trained: Path, texts: Path, tmp_path: Path
+) -> None:
+    files = {"IN": str(texts), "OUT": str(tmp_path / "out.txt")}
+    said = foveate("translate", trained, *(files.get(word, word) for word in options))
+    assert said.code in (2, 3)
+    assert message in said.err
+
+
+class Capital(Answering):
+    """Answers in capitals, and refuses digits."""
+
+    def lines(self, texts: Sequence[str], first: int) -> Iterator[str]:
+        for text in texts:
+            if text.isdecimal():
+                raise DataError(f"{text} is a number.")
+            yield text.upper()
+
+
+def test_an_error_names_the_lines_of_its_piece(
+    foveate: Any, trained: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts.write_text("a\n" * 9 + "17\n" + "a\n")
+    monkeypatch.setattr(SIDE, "answering", lambda arguments: Capital())
+    said = foveate("translate", trained, "--input", texts, "--output", tmp_path / "out.txt")
+    assert (said.code, f"The error is in lines 8 to 11 of {texts}." in said.err) == (3, True), said.err
+    assert "17 is a number." in said.err
+    texts.write_text("a\n" * 9 + "b\n" + "a\n")
+    shutil.rmtree(tmp_path / "out.txt.parts")
+    assert foveate("translate", trained, "--input", texts, "--output", tmp_path / "out.txt").code == 0
+    assert (tmp_path / "out.txt").read_text() == "A\n" * 9 + "B\n" + "A\n"
