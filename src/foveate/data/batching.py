@@ -57,8 +57,11 @@ class BatchPlan:
         max_tokens: int,
         seed: int,
         lines: Integer[np.ndarray, " examples"] | None = None,
+        shard: int | None = None,
     ) -> None:
+        """`shard` is the number of the shard whose examples these are, which has an order of its own."""
         self.max_tokens, self.seed = max_tokens, seed
+        self._stream = [] if shard is None else [shard]
         self._source = np.asarray(source_lengths, dtype=np.int64)
         self._target = np.asarray(target_lengths, dtype=np.int64)
         _require_room(self._source, self._target, max_tokens, lines)
@@ -98,7 +101,7 @@ class BatchPlan:
     def _arrangement(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The examples of an epoch, bucket by bucket, and the order of its batches. The last result is kept."""
         if self._epoch is None or self._epoch[0] != epoch:
-            generator = np.random.default_rng([self.seed % (1 << 64), epoch])
+            generator = np.random.default_rng([self.seed % (1 << 64), epoch, *self._stream])
             shuffled = generator.permutation(len(self._source))
             order = shuffled[np.argsort(self._bucket[shuffled], kind="stable")]
             self._epoch = epoch, order, generator.permutation(self.steps_per_epoch)

@@ -16,7 +16,7 @@ from foveate.data.batch import Batch
 from foveate.data.label import Labels
 from foveate.data.labelled import Tagged
 from foveate.data.level import Levels
-from foveate.data.parallel import LeftOut
+from foveate.data.pair_report import LeftOut
 from foveate.data.preparation import resumable
 from foveate.data.reader import RowMaker, stored_levels, stored_type
 from foveate.data.row import Row

@@ -1,8 +1,8 @@
 """Stores pairs as rows of tokens or vectors with rows of tokens, and reports on pairs of texts that were left out."""
 
-import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,91 +11,15 @@ from jaxtyping import Int, Int64, UInt32
 from torch import Tensor
 
 from foveate.data.batch import Batch, PairBatch
+from foveate.data.pair_encoding import Linker, PairEncoder, encoded
+from foveate.data.pair_journal import PairJournal
+from foveate.data.pair_report import Report
 from foveate.data.store import FeatureStore, TokenStore, open_rows
 from foveate.data.text import Pair
-from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
+from foveate.data.tokeniser import Tokeniser
 from foveate.data.variant import Draw, drawn, longest
 from foveate.errors import DataError
 from foveate.nn.embed import Input
-from foveate.storage.draft import draft_folder
-from foveate.suggestion import counted
-
-_NAMED = 5
-Linker = Callable[[Pair, Sequence[int], Sequence[int]], Iterable[tuple[int, int]]]
-"""Maps a pair and the tokens of both sides to its links, which are pairs of source and target token numbers."""
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """The number of lines that were left out for one reason, and the first line numbers."""
-
-    count: int = 0
-    lines: tuple[int, ...] = ()
-
-    def add(self, line: int) -> "LeftOut":
-        return LeftOut(self.count + 1, (*self.lines, line) if len(self.lines) < _NAMED else self.lines)
-
-    def __str__(self) -> str:
-        """
-        >>> print(LeftOut(1, (7,)), "|", LeftOut(9, (1, 2, 3, 4, 5)))
-        line 7 | lines 1, 2, 3, 4, 5 and 4 more
-        """
-        names = [str(line) for line in self.lines]
-        if self.count > len(names):
-            return f"lines {', '.join(names)} and {self.count - len(names):,} more"
-        return f"line {names[0]}" if self.count == 1 else f"lines {', '.join(names[:-1])} and {names[-1]}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """The numbers of used and omitted pairs, with the reasons. Pairs are never truncated.
-
-    >>> print(Report(total=4, max_length=50, empty=LeftOut(1, (2,)), source_tokens=200, source_unknown=3))
-    3 of 4 pairs are used. 1 has an empty side: line 2. 1.5 % of the source tokens are unknown.
-    """
-
-    total: int
-    max_length: int
-    empty: LeftOut = LeftOut()
-    too_long: LeftOut = LeftOut()
-    longest: int = 0
-    """The number of tokens of the longest side, including pairs that were left out."""
-    source_tokens: int = 0
-    target_tokens: int = 0
-    source_unknown: int = 0
-    target_unknown: int = 0
-
-    @property
-    def used(self) -> int:
-        return self.total - self.empty.count - self.too_long.count
-
-    def __str__(self) -> str:
-        sentences = [f"All {self.total:,} pairs are used." if 1 < self.used == self.total else self._used()]
-        if self.empty.count:
-            has = "has" if self.empty.count == 1 else "have"
-            sentences.append(f"{self.empty.count:,} {has} an empty side: {self.empty}.")
-        if self.too_long.count:
-            have = "1 has a side" if self.too_long.count == 1 else f"{self.too_long.count:,} have a side"
-            sentences.append(
-                f"{have} of more than {self.max_length:,} tokens (the longest has {self.longest:,}): {self.too_long}."
-            )
-        unknown = [
-            f"{_percent(unknown, tokens)} of the {side} tokens"
-            for side, unknown, tokens in (
-                ("source", self.source_unknown, self.source_tokens),
-                ("target", self.target_unknown, self.target_tokens),
-            )
-            if unknown
-        ]
-        if unknown:
-            sentences.append(
-                f"{' and '.join(unknown)} are unknown.".replace("less", "Less", unknown[0].startswith("less"))
-            )
-        return " ".join(sentences)
-
-    def _used(self) -> str:
-        used, verb = f"{self.used:,}" if self.used else "None", "is" if self.used == 1 else "are"
-        return f"{used} of {counted(self.total, 'pair')} {verb} used."
 
 
 @dataclass(frozen=True)
@@ -201,32 +125,25 @@ def prepare(
     *,
     max_length: int,
     links: Linker | None = None,
+    processes: int = 1,
+    origin: str = "",
 ) -> tuple[ParallelData, Report]:
     """Tokenise a stream of pairs into a folder, which is written completely or not at all.
 
     Pairs with an empty side, or a side of more than `max_length` tokens with its end symbol, are left out and reported.
-    `links` returns the known links between the tokens of a pair.
+    `links` returns the known links between the tokens of a pair. Memory does not grow with the number of pairs, and
+    the bytes are the same for any number of processes.
+
+    `origin` says where the pairs come from: the same text promises the same pairs. With it, a preparation that was
+    interrupted goes on where it stopped, which may be in a killed process. Raises SetupError if a process dies.
     """
-    tally = _Tally(max_length, source_tokeniser, target_tokeniser)
-    with (
-        draft_folder(Path(folder)) as draft,
-        TokenStore.writer(
-            draft / "source", source_tokeniser.digest(), vocab_size=source_tokeniser.vocab_size
-        ) as sources,
-        TokenStore.writer(
-            draft / "target", target_tokeniser.digest(), vocab_size=target_tokeniser.vocab_size
-        ) as targets,
-        TokenStore.writer(draft / "lines", "") as lines,
-        TokenStore.writer(draft / "links", "") if links else contextlib.nullcontext() as linked,
-    ):
-        for pair in pairs:
-            if rows := tally.rows(pair):
-                sources.append([*rows[0], EOS])
-                targets.append([BOS, *rows[1], EOS])
-                lines.append([pair.line])
-                if links and linked:
-                    linked.append([token for link in links(pair, *rows) for token in link])
-    return ParallelData.open(folder), tally.report()
+    folder = Path(folder)
+    encoder = PairEncoder(source_tokeniser, target_tokeniser, max_length, links)
+    with PairJournal.open(folder, encoder, origin) as journal:
+        for block in encoded(islice(pairs, journal.report.total, None), encoder, processes):
+            journal.extend(block)
+        report = journal.finish()
+    return ParallelData.open(folder), report
 
 
 def _gathered(links: TokenStore, examples: Sequence[int]) -> Int[Tensor, "links 3"]:
@@ -234,48 +151,3 @@ def _gathered(links: TokenStore, examples: Sequence[int]) -> Int[Tensor, "links 
     pairs = [links[example].astype(np.int64).reshape(-1, 2) for example in examples]
     rows = np.repeat(np.arange(len(pairs)), [len(pair) for pair in pairs])
     return torch.from_numpy(np.column_stack([rows, np.concatenate([*pairs, np.empty((0, 2), np.int64)])]))
-
-
-class _Tally:
-    """Encodes pairs and counts those that are left out."""
-
-    def __init__(self, max_length: int, source: Tokeniser, target: Tokeniser) -> None:
-        self.max_length, self.source, self.target = max_length, source, target
-        self.total = self.longest = 0
-        self.tokens, self.unknown = [0, 0], [0, 0]
-        self.empty, self.too_long = LeftOut(), LeftOut()
-
-    def rows(self, pair: Pair) -> tuple[list[int], list[int]] | None:
-        """The ids of both sides; None if the pair is left out."""
-        self.total += 1
-        rows = self.source.encode(pair.source), self.target.encode(pair.target)
-        if not (rows[0] and rows[1] and pair.source.strip() and pair.target.strip()):
-            self.empty = self.empty.add(pair.line)
-            return None
-        longest = max(map(len, rows)) + 1
-        self.longest = max(self.longest, longest)
-        if longest > self.max_length:
-            self.too_long = self.too_long.add(pair.line)
-            return None
-        for side, row in enumerate(rows):
-            self.tokens[side] += len(row)
-            self.unknown[side] += row.count(UNKNOWN)
-        return rows
-
-    def report(self) -> Report:
-        return Report(
-            total=self.total,
-            max_length=self.max_length,
-            empty=self.empty,
-            too_long=self.too_long,
-            longest=self.longest,
-            source_tokens=self.tokens[0],
-            target_tokens=self.tokens[1],
-            source_unknown=self.unknown[0],
-            target_unknown=self.unknown[1],
-        )
-
-
-def _percent(part: int, whole: int) -> str:
-    """A share as a percentage with one decimal; a share above zero is never shown as 0.0."""
-    return f"{100 * part / whole:.1f} %" if 1000 * part >= whole else "less than 0.1 %"

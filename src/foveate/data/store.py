@@ -7,29 +7,23 @@ width, and for bytes the numbers that they stand for).
 """
 
 import contextlib
-import hashlib
-import json
 from abc import ABC, abstractmethod
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 
 from foveate.config import build, parse_json
 from foveate.data.level import Levels
+from foveate.data.row_writer import CHUNK, OFFSETS, FeatureWriter, TokenWriter, index_digest, token_type, writing
 from foveate.errors import DataError, UsageError
-from foveate.storage.draft import draft_folder
 from foveate.storage.manifest import file_digest
 
 Store = TypeVar("Store", bound="RowStore")
-Writer = TypeVar("Writer", bound="RowWriter")
-_OFFSETS = "offsets.bin"
-_CHUNK = 1 << 20
 VectorType = Literal["float16", "float32"]
 """The type of stored vectors, unless they are bytes."""
 _AGAIN = "Prepare the data again."
@@ -46,7 +40,7 @@ class _Index:
     def __post_init__(self) -> None:
         if min(value for value in vars(self).values() if isinstance(value, int)) < 0:
             raise ValueError("counts in a store cannot be negative")
-        if len(self.sha256) != 2 or _OFFSETS not in self.sha256:
+        if len(self.sha256) != 2 or OFFSETS not in self.sha256:
             raise ValueError("sha256 must contain the digests of the values and of the offsets")
 
 
@@ -89,9 +83,9 @@ class RowStore(ABC):
     def __init__(self, folder: Path, index: dict[str, Any]) -> None:
         self.folder, self._index = folder, index
         self._values = _map(folder / self.file, np.dtype(index["dtype"]), self._shape(index))
-        self._offsets = _map(folder / _OFFSETS, np.dtype("<i8"), (index["rows"] + 1,))
-        if self._offsets[0] != 0 or self._offsets[-1] != len(self._values) or (len(self) and self.lengths.min() < 0):
-            raise DataError(f"{folder / _OFFSETS} has changed: it does not contain the beginnings of rows. {_AGAIN}")
+        self._offsets = _map(folder / OFFSETS, np.dtype("<i8"), (index["rows"] + 1,))
+        if self._offsets[0] != 0 or self._offsets[-1] != len(self._values) or self._shortest() < 0:
+            raise DataError(f"{folder / OFFSETS} has changed: it does not contain the beginnings of rows. {_AGAIN}")
 
     @staticmethod
     @abstractmethod
@@ -116,7 +110,7 @@ class RowStore(ABC):
             raise DataError(
                 f"{folder} has the format {index.get('format')!r}; this version of foveate reads {cls.format!r}."
             )
-        if digest != _digest(index):
+        if digest != index_digest(index):
             raise DataError(f"{path} has changed since it was written: its digest differs. {_AGAIN}")
         try:
             build(cls.index, index, where=f"{path}:")
@@ -126,17 +120,28 @@ class RowStore(ABC):
 
     def verify(self) -> None:
         """Read all files. Raises DataError if one has changed since it was written."""
-        for name in (self.file, _OFFSETS):
+        for name in (self.file, OFFSETS):
             if file_digest(self.folder / name) != self._index["sha256"].get(name):
                 raise DataError(f"{self.folder / name} has changed since it was written: its SHA-256 differs. {_AGAIN}")
 
     def _require_length(self, shortest: int) -> None:
-        if len(self) and int(self.lengths.min()) < shortest:
+        if len(self) and self._shortest() < shortest:
             raise DataError(f"{self.folder} has rows of fewer than {shortest} tokens. {_AGAIN}")
+
+    def _shortest(self) -> int:
+        """The length of the shortest row, 0 without rows. In constant memory, as stores may be larger than it."""
+        starts = range(0, len(self), CHUNK)
+        return min(
+            (int(self.lengths_between(start, min(start + CHUNK, len(self))).min()) for start in starts), default=0
+        )
 
     @cached_property
     def lengths(self) -> Int64[np.ndarray, " rows"]:
         return np.diff(self._offsets)
+
+    def lengths_between(self, start: int, stop: int) -> Int64[np.ndarray, " rows"]:
+        """The lengths of a stretch of rows, without reading those of others."""
+        return np.diff(self._offsets[start : stop + 1])
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -154,7 +159,7 @@ class RowStore(ABC):
 class TokenStore(RowStore):
     """Rows of ids: tokens, labels, line numbers and other whole numbers."""
 
-    format, kind, file, index = "foveate token store 1", "token store", "tokens.bin", _TokenIndex
+    format, kind, file, index = TokenWriter.format, "token store", TokenWriter.file, _TokenIndex
 
     def __init__(self, folder: Path, index: dict[str, Any]) -> None:
         super().__init__(folder, index)
@@ -177,10 +182,10 @@ class TokenStore(RowStore):
 
     @staticmethod
     @contextlib.contextmanager
-    def writer(folder: Path | str, tokeniser_digest: str, *, vocab_size: int | None = None) -> Iterator["TokenWriter"]:
+    def writer(folder: Path | str, tokeniser_digest: str, *, vocab_size: int | None = None) -> Iterator[TokenWriter]:
         """Yield a writer with `append`. The complete store appears on a clean exit."""
-        dtype = "<u2" if vocab_size is not None and vocab_size <= 1 << 16 else "<u4"
-        with _writing(folder, lambda draft: TokenWriter(draft, dtype), tokeniser=tokeniser_digest) as writer:
+        dtype = token_type(vocab_size)
+        with writing(folder, lambda draft: TokenWriter(draft, dtype), tokeniser=tokeniser_digest) as writer:
             yield writer
 
     def require(self, *, below: int | None = None, shortest: int = 0) -> "TokenStore":
@@ -188,8 +193,8 @@ class TokenStore(RowStore):
         Digests do not prevent this, because the author of other rows could compute them too.
         """
         self._require_length(shortest)
-        for start in range(0, self.num_tokens if below is not None else 0, _CHUNK):
-            largest = int(self._values[start : start + _CHUNK].max())
+        for start in range(0, self.num_tokens if below is not None else 0, CHUNK):
+            largest = int(self._values[start : start + CHUNK].max())
             if below is not None and largest >= below:
                 raise DataError(f"{self.folder} has the id {largest:,}, and there are only {below:,}. {_AGAIN}")
         return self
@@ -208,7 +213,7 @@ class TokenStore(RowStore):
 class FeatureStore(RowStore):
     """Rows of vectors of one width: frames of speech, patches of pictures, measurements."""
 
-    format, kind, file, index = "foveate feature store 1", "feature store", "features.bin", _FeatureIndex
+    format, kind, file, index = FeatureWriter.format, "feature store", FeatureWriter.file, _FeatureIndex
 
     def __init__(self, folder: Path, index: dict[str, Any]) -> None:
         super().__init__(folder, index)
@@ -228,11 +233,11 @@ class FeatureStore(RowStore):
     @contextlib.contextmanager
     def writer(
         folder: Path | str, width: int, *, dtype: VectorType = "float32", levels: Levels | None = None
-    ) -> Iterator["FeatureWriter"]:
+    ) -> Iterator[FeatureWriter]:
         """Yield a writer with `append`. The complete store appears on a clean exit. `levels` are stored as bytes."""
         form = "|u1" if levels else {"float16": "<f2", "float32": "<f4"}[dtype]
         more = {} if levels is None else {name: list(values) for name, values in vars(levels).items()}
-        with _writing(folder, lambda draft: FeatureWriter(draft, form, width, levels), width=width, **more) as writer:
+        with writing(folder, lambda draft: FeatureWriter(draft, form, width, levels), width=width, **more) as writer:
             yield writer
 
     def require(self, *, width: int, shortest: int = 0) -> "FeatureStore":
@@ -242,7 +247,7 @@ class FeatureStore(RowStore):
         self._require_length(shortest)
         if self.width != width:
             raise DataError(f"{self.folder} has vectors of {self.width} numbers, but {width} are needed. {_AGAIN}")
-        step = max(_CHUNK // max(width, 1), 1)
+        step = max(CHUNK // max(width, 1), 1)
         for start in range(0, len(self._values) if self.levels is None else 0, step):
             if not np.isfinite(self._values[start : start + step]).all():
                 raise DataError(f"{self.folder} has a number that is not finite. {_AGAIN}")
@@ -252,130 +257,6 @@ class FeatureStore(RowStore):
 def open_rows(folder: Path | str) -> TokenStore | FeatureStore:
     """Open a store of either kind. Raises DataError like `RowStore.open`."""
     return FeatureStore.open(folder) if (Path(folder) / FeatureStore.file).exists() else TokenStore.open(folder)
-
-
-class RowWriter(ABC):
-    """Appends rows to the files of a new store, with one chunk in memory."""
-
-    format: ClassVar[str]
-    file: ClassVar[str]
-
-    def __init__(self, folder: Path, dtype: str) -> None:
-        self._dtype = np.dtype(dtype)
-        self._closing = contextlib.ExitStack()
-        names = (self.file, _OFFSETS)
-        self._files = {name: self._closing.enter_context((folder / name).open("wb")) for name in names}
-        self._digests = {name: hashlib.sha256() for name in names}
-        self._offsets = array("q", [0])
-        self.num_rows = self.num_values = 0
-
-    @abstractmethod
-    def _chunk(self) -> np.ndarray:
-        """Return the values in memory in their file format, and clear them."""
-
-    @abstractmethod
-    def _counts(self) -> dict[str, int]:
-        """The entries of the index that describe the values."""
-
-    def finish(self) -> dict[str, Any]:
-        """Write the rest and return the index."""
-        self._drain()
-        digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
-        counts = {"rows": self.num_rows, **self._counts()}
-        return {"format": self.format, **counts, "dtype": self._dtype.str, "sha256": digests}
-
-    def close(self) -> None:
-        self._closing.close()
-
-    def _count(self, values: int) -> None:
-        self.num_rows += 1
-        self.num_values += values
-        self._offsets.append(self.num_values)
-
-    def _drain(self) -> None:
-        offsets = np.array(self._offsets, dtype="<i8")
-        for name, part in ((self.file, self._chunk()), (_OFFSETS, offsets)):
-            self._files[name].write(part.tobytes())
-            self._digests[name].update(part.tobytes())
-        self._offsets = array("q")
-
-
-class TokenWriter(RowWriter):
-    """Appends rows of ids."""
-
-    format, file = TokenStore.format, TokenStore.file
-
-    def __init__(self, folder: Path, dtype: str) -> None:
-        super().__init__(folder, dtype)
-        self._tokens = array("q")
-
-    def append(self, row: Sequence[int]) -> None:
-        self._tokens.extend(row)
-        self._count(len(row))
-        if len(self._tokens) >= _CHUNK or len(self._offsets) >= _CHUNK:
-            self._drain()
-
-    def _counts(self) -> dict[str, int]:
-        return {"tokens": self.num_values}
-
-    def _chunk(self) -> np.ndarray:
-        tokens = np.frombuffer(self._tokens, dtype=np.int64) if self._tokens else np.empty(0, np.int64)
-        limits = np.iinfo(self._dtype)
-        if len(tokens) and not (tokens.min() >= 0 and tokens.max() <= limits.max):
-            raise DataError(
-                f"Ids must be from 0 to {limits.max:,}, got some from {tokens.min():,} to {tokens.max():,}."
-            )
-        self._tokens = array("q")
-        return tokens.astype(self._dtype)
-
-
-class FeatureWriter(RowWriter):
-    """Appends rows of vectors. Raises DataError for another width, and for numbers outside the dtype."""
-
-    format, file = FeatureStore.format, FeatureStore.file
-
-    def __init__(self, folder: Path, dtype: str, width: int, levels: Levels | None = None) -> None:
-        super().__init__(folder, dtype)
-        self.width, self.levels = width, levels
-        self._vectors: list[np.ndarray] = []
-        self._waiting = 0
-
-    def append(self, row: Float[np.ndarray, "length width"]) -> None:
-        if row.ndim != 2 or row.shape[1] != self.width:
-            raise DataError(
-                f"A row has the shape {row.shape}, but this store contains vectors of {self.width} numbers."
-            )
-        with np.errstate(over="ignore"):
-            stored = row.astype(self._dtype) if self.levels is None else self.levels.bytes(row)
-        if not np.isfinite(stored).all():
-            raise DataError(f"A row has a number that is not finite, or too large for {self._dtype.name}.")
-        self._vectors.append(stored)
-        self._waiting += stored.size
-        self._count(len(row))
-        if self._waiting >= _CHUNK or len(self._offsets) >= _CHUNK:
-            self._drain()
-
-    def _counts(self) -> dict[str, int]:
-        return {"vectors": self.num_values, "width": self.width}
-
-    def _chunk(self) -> np.ndarray:
-        vectors = np.concatenate([np.empty((0, self.width), self._dtype), *self._vectors])
-        self._vectors, self._waiting = [], 0
-        return vectors
-
-
-@contextlib.contextmanager
-def _writing(folder: Path | str, make: Callable[[Path], Writer], **more: Any) -> Iterator[Writer]:
-    """A writer in a folder that is written completely, with its index, or not at all."""
-    with draft_folder(Path(folder)) as draft:
-        writer = make(draft)
-        try:
-            yield writer
-            index = {**writer.finish(), **more}
-        finally:
-            writer.close()
-        index["digest"] = _digest(index)
-        (draft / "index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 
 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
@@ -393,7 +274,3 @@ def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray
         return np.empty(shape, dtype)
     # A plain view: slicing np.memmap itself costs several times as much.
     return np.memmap(path, dtype=dtype, mode="r", shape=shape).view(np.ndarray)
-
-
-def _digest(index: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(index, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()

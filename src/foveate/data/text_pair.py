@@ -6,7 +6,7 @@ from typing import NamedTuple
 from jaxtyping import Int
 from torch import Tensor
 
-from foveate.data.parallel import LeftOut
+from foveate.data.pair_report import LeftOut
 from foveate.data.text import read_lines
 from foveate.data.tokeniser import EOS, Tokeniser
 from foveate.errors import DataError

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from foveate.config import setting
-from foveate.data.parallel import LeftOut, ParallelData
+from foveate.data.pair_report import LeftOut
+from foveate.data.parallel import ParallelData
 from foveate.data.preparation import resumable
 from foveate.data.reader import Example, RowMaker, stored_levels, stored_type
 from foveate.data.row import Row

@@ -35,7 +35,7 @@ def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
             for path in draft.iterdir():
                 flush(path)
             flush(draft)
-            _publish(draft, target)
+            publish(draft, target)
         except BaseException:  # including Ctrl-C
             shutil.rmtree(draft, ignore_errors=True)
             raise
@@ -130,7 +130,7 @@ def disk_errors(path: Path, size: int = 0) -> Iterator[None]:
         ) from error
 
 
-def _publish(draft: Path, target: Path) -> None:
+def publish(draft: Path, target: Path) -> None:
     """Renames the draft to its final name, replacing a folder of this name (damaged, or of the same step)."""
     if not target.exists():
         os.rename(draft, target)

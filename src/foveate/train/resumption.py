@@ -16,7 +16,7 @@ try:
 except ImportError:  # Windows does not have these locks; users must avoid two processes in one folder
     fcntl = None  # type: ignore[assignment]
 
-HARMLESS = ("train.max_minutes", "train.log_every", "train.keep")
+HARMLESS = ("train.max_minutes", "train.log_every", "train.keep", "data.processes")
 """Settings that do not change the weights of a given step."""
 EXTENDING = ("train.steps", "train.patience", *HARMLESS)
 """Settings that may change when a run continues, because they determine its end."""

@@ -1,13 +1,20 @@
 """Parallel data: every pair is stored whole or reported."""
 
+import os
 import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from foveate.data.parallel import LeftOut, ParallelData, Report, prepare
+from foveate.data import pair_encoding, pair_journal, row_writer
+from foveate.data.pair_report import LeftOut, Report
+from foveate.data.parallel import ParallelData, prepare
 from foveate.data.text import Pair
-from foveate.data.tokeniser import BOS, EOS, CharacterTokeniser, WordTokeniser
+from foveate.data.tokeniser import BOS, EOS, CharacterTokeniser, SentencePieceTokeniser, WordTokeniser
 from foveate.errors import DataError
 
 SOURCE = CharacterTokeniser.train(["abc"])
@@ -134,3 +141,108 @@ def test_links_of_other_pairs_are_named(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "one" / "links", tmp_path / "two" / "links")
     with pytest.raises(DataError, match="has 2 sources and links of 1 pairs"):
         ParallelData.open(tmp_path / "two")
+
+
+PIECES = SentencePieceTokeniser.train([f"ab c{n} d" for n in range(200)], vocab_size=320)
+
+
+def many(count: int) -> Iterator[Pair]:
+    """Pairs, of them some empty and some too long."""
+    for line in range(1, count + 1):
+        yield Pair(line, "" if line % 7 == 0 else f"ab c{line % 200} d", "A B C " * (line % 11))
+
+
+class Diagonal:
+    """Links of the first tokens."""
+
+    def __call__(self, pair: Pair, source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int]]:
+        if pair.line == 999_999:
+            raise DataError(f"{pair.line}: it lacks links")
+        return [(place, place) for place in range(min(len(source), len(target)))]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def made(folder: Path, pairs: Iterator[Pair], origin: str = "", **settings: Any) -> tuple[dict[str, bytes], Report]:
+    """The bytes of all files."""
+    settings = {"max_length": 25, "links": Diagonal(), **settings}
+    _, report = prepare(folder, pairs, PIECES, TARGET, origin=origin, **settings)
+    return content(folder), report
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_encoding, "BLOCK", 16)
+    monkeypatch.setattr(pair_journal, "INTERVAL", 64)
+    monkeypatch.setattr(row_writer, "CHUNK", 100)
+
+
+@pytest.mark.usefixtures("small")
+def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
+    one = made(tmp_path / "1", many(500), links=None)
+    assert len(one[0]) == 9
+    for processes in (2, 3):
+        assert made(tmp_path / str(processes), many(500), links=None, processes=processes) == one
+
+
+def test_blocks_of_any_size_have_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = made(tmp_path / "whole", many(500))
+    for block in (1, 7, 499, 501):
+        monkeypatch.setattr(pair_encoding, "BLOCK", block)
+        assert made(tmp_path / str(block), many(500)) == whole
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("last", [3, 80, 144, 333, 480])
+def test_a_killed_preparation_goes_on(last: int, tmp_path: Path) -> None:
+    """The process dies by kill -9 when it asks for a pair; pairs that are on the disk are not encoded again."""
+    process = os.fork()
+    if process == 0:
+        made(tmp_path / "train", dying(last), origin="pairs")
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(process, 0)[1]) == signal.SIGKILL
+    assert not (tmp_path / "train").exists()
+    journal = pair_journal.PairJournal
+    with journal.open(tmp_path / "train", pair_encoding.PairEncoder(PIECES, TARGET, 25, Diagonal()), "pairs") as begun:
+        assert last - 64 - 16 <= begun.report.total <= last
+        assert begun.report.total % 16 == 0
+    assert made(tmp_path / "train", many(500), origin="pairs") == made(tmp_path / "whole", many(500))
+    assert {path.name for path in tmp_path.iterdir()} == {"train", "whole"}
+
+
+def dying(last: int) -> Iterator[Pair]:
+    for pair in many(500):
+        if pair.line > last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield pair
+
+
+@pytest.mark.usefixtures("small")
+def test_pairs_of_another_origin_are_prepared_from_the_beginning(tmp_path: Path) -> None:
+    def broken() -> Iterator[Pair]:
+        yield from islice(many(500), 300)
+        raise DataError("line 301")
+
+    for origin in ("one", ""):
+        with pytest.raises(DataError, match="line 301"):
+            made(tmp_path / "train", broken(), origin=origin)
+        assert (tmp_path / ".pairs-train").exists() is True
+    others = [Pair(pair.line, "d", "C") for pair in many(400)]
+    assert made(tmp_path / "train", iter(others), origin="two") == made(tmp_path / "whole", iter(others))
+
+
+@pytest.mark.usefixtures("small")
+def test_a_damaged_journal_is_not_used(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="lacks links"):
+        made(tmp_path / "train", chain(islice(many(500), 300), [Pair(999_999, "ab", "A")]), origin="one")
+    (tmp_path / ".pairs-train" / "journal.json").write_text("{")
+    assert made(tmp_path / "train", many(500), origin="one") == made(tmp_path / "whole", many(500))
+
+
+def test_an_error_in_another_process_is_the_same_error(tmp_path: Path) -> None:
+    halves = chain(many(20), [Pair(21, "\ud800", "A")])
+    with pytest.raises(DataError, match="half a character"):
+        made(tmp_path / "train", halves, links=None, processes=2)
+    assert list(tmp_path.iterdir()) == []

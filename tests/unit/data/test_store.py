@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.data import store as module
+from foveate.data import row_writer
 from foveate.data.store import FeatureStore, TokenStore
 from foveate.errors import DataError, SetupError
 
@@ -64,7 +64,7 @@ def test_a_store_may_be_empty(tmp_path: Path) -> None:
 
 
 def test_writing_streams_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CHUNK", 8)
+    monkeypatch.setattr(row_writer, "CHUNK", 8)
     rows = [[i, i + 1, i + 2][: i % 4] for i in range(100)]
     with TokenStore.writer(tmp_path / "store", "abc") as writer:
         for row in rows:
@@ -193,7 +193,7 @@ def test_vectors_may_take_two_bytes_a_number(tmp_path: Path) -> None:
 
 
 def test_vectors_stream_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CHUNK", 8)
+    monkeypatch.setattr(row_writer, "CHUNK", 8)
     rows = [np.full((i % 4, 2), i, np.float32) for i in range(50)]
     with FeatureStore.writer(tmp_path / "features", 2) as writer:
         for row in rows:

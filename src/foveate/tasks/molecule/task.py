@@ -19,7 +19,7 @@ from foveate.data.molecule import ATOM_WIDTH, BOND_WIDTH, Molecule
 from foveate.data.molecule_split import SplitKind, repeated, split_molecules
 from foveate.data.molecule_store import read_molecules, write_molecules
 from foveate.data.molecule_table import MoleculeTable, read_molecule_table
-from foveate.data.parallel import LeftOut
+from foveate.data.pair_report import LeftOut
 from foveate.data.whole_graph import PlacedGraph, WholeGraphBatch
 from foveate.errors import DataError
 from foveate.metrics.property_error import property_scores

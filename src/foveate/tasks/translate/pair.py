@@ -1,5 +1,6 @@
 """The pairs of a translation run: where they are, which are held out, and the links between their words."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +35,15 @@ class DataConfig:
     held_out: int = setting(1000, "lines held out for validation when no file is given; at most a tenth of all")
     max_length: int = setting(250, "longest side in tokens; longer pairs are left out and reported")
     max_tokens: int = setting(4096, "tokens per batch, both sides, padding counted")
+    processes: int | None = setting(None, "processes that tokenise the pairs, with the same result; none: one")
+    shard: int | None = setting(
+        None,
+        "pairs shuffled together; of more, shards are shuffled, then the pairs of each; none: 100 million",
+    )
 
     def __post_init__(self) -> None:
-        require_counts(self, "held_out", "max_length", "max_tokens")
+        optional = (name for name in ("processes", "shard") if getattr(self, name) is not None)
+        require_counts(self, "held_out", "max_length", "max_tokens", *optional)
         if self.valid_target is not None and self.valid_source is None:
             raise ValueError("valid_target is given without valid_source, whose lines are its partners")
         if self.valid_links is not None and self.valid_source is None:
@@ -104,6 +111,14 @@ class Pairs:
             return self._file(part)
         return (pair for pair in self._file(part) if (pair.line in self.drawn) == (part == "valid"))
 
+    def origin(self, part: str) -> str:
+        """A text that promises the same pairs: the files with their sizes and times, and the choice among them."""
+        data = self.data
+        files = (data.source, data.target, data.valid_source, data.valid_target, data.links, data.valid_links)
+        stats = [None if file is None else _stamp(Path(file)) for file in files]
+        choice = [part, data.columns, data.links_column, sorted(self.drawn)]
+        return json.dumps([stats, choice])
+
     def texts(self, *sides: str) -> Iterator[str]:
         """The training text of one side or of both, for a tokeniser."""
         for pair in self("train"):
@@ -157,3 +172,8 @@ class Pairs:
         if part == "valid" and data.valid_source is not None:
             return data.read(data.valid_source, data.valid_target)
         return data.read(data.source, data.target)
+
+
+def _stamp(path: Path) -> list[object]:
+    status = path.stat()
+    return [str(path.absolute()), status.st_size, status.st_mtime_ns]

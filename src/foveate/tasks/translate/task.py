@@ -12,7 +12,9 @@ from foveate.attention import record
 from foveate.config import setting
 from foveate.data.batch import PairBatch
 from foveate.data.batching import BatchPlan
-from foveate.data.parallel import ParallelData, Report, prepare
+from foveate.data.pair_report import Report
+from foveate.data.parallel import ParallelData, prepare
+from foveate.data.shard_plan import ShardPlan, plan_of
 from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.decode import BeamConfig, DecodeConfig
 from foveate.errors import DataError, UsageError
@@ -124,6 +126,8 @@ class TranslateTask:
                 target,
                 max_length=longest(config),
                 links=pairs.links(part, source, target),
+                processes=config.data.processes or 1,
+                origin=pairs.origin(part),
             )
             if not len(data[part].source):
                 raise DataError(
@@ -240,13 +244,14 @@ def load_tokenisers(run: Path, digests: Mapping[str, str] | None = None) -> tupl
     return source, target
 
 
-def _plan(data: ParallelData, config: TranslateConfig) -> BatchPlan:
-    return BatchPlan(
-        data.source.lengths,
-        data.target.lengths,
+def _plan(data: ParallelData, config: TranslateConfig) -> BatchPlan | ShardPlan:
+    return plan_of(
+        data.source,
+        data.target,
         max_tokens=config.data.max_tokens,
         seed=config.seed,
         lines=data.lines,
+        shard=config.data.shard,
     )
 
 

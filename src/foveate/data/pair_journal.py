@@ -1,0 +1,108 @@
+"""Writes the stores of a preparation of pairs, and remembers how far it has come, so that another process goes on."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from foveate import __version__
+from foveate.config import build
+from foveate.data.pair_encoding import PairBlock, PairEncoder
+from foveate.data.pair_report import Report
+from foveate.data.row_writer import TokenWriter, Written, token_type, write_index
+from foveate.errors import DataError, UsageError
+from foveate.storage.draft import TEMPORARY, disk_errors, flush, publish
+from foveate.storage.manifest import read_json, write_json
+from foveate.voice import say
+
+INTERVAL = 1 << 17
+"""Pairs after which the disk has all rows: the most that a killed process loses."""
+_JOURNAL = "journal.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """The content of the journal."""
+
+    key: str
+    report: Report
+    stores: dict[str, Written]
+
+
+class PairJournal:
+    """The unfinished stores of a folder of pairs. Use `open`."""
+
+    def __init__(self, work: Path, folder: Path, encoder: PairEncoder, key: str) -> None:
+        self.folder, self.encoder, self._work, self._key = folder, encoder, work, key
+        state = _read(work / _JOURNAL, key)
+        if state is None:
+            shutil.rmtree(work, ignore_errors=True)
+        self.report = state.report if state else Report(total=0, max_length=encoder.max_length)
+        """The report on the pairs that need not be read again."""
+        self._next = self.report.total + INTERVAL
+        self._writers: dict[str, TokenWriter] = {}
+        for name, (_, vocab_size) in encoder.stores.items():
+            (work / name).mkdir(parents=True, exist_ok=True)
+            self._writers[name] = TokenWriter(
+                work / name, token_type(vocab_size), state.stores[name] if state else None
+            )
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, folder: Path, encoder: PairEncoder, origin: str) -> Iterator["PairJournal"]:
+        """The stores of a preparation that was interrupted, or new ones; without an origin they are always new, and
+        do not stay if there is an error. Raises SetupError if the disk is full or the folder not writable.
+        """
+        identity = [__version__, origin, encoder.max_length, encoder.stores]
+        key = hashlib.sha256(json.dumps(identity).encode()).hexdigest() if origin else ""
+        work = folder.with_name(f".pairs-{folder.name}" if origin else f"{TEMPORARY}{folder.name}-{os.getpid()}")
+        with disk_errors(folder):
+            journal = cls(work, folder, encoder, key)
+            if journal.report.total:
+                say(f"{journal.report.total:,} pairs are prepared already.")
+            try:
+                yield journal
+            except BaseException:  # including Ctrl-C
+                if not origin:
+                    shutil.rmtree(work, ignore_errors=True)
+                raise
+            finally:
+                for writer in journal._writers.values():
+                    writer.close()
+
+    def extend(self, block: PairBlock) -> None:
+        """Write the rows of a block, which follows those before it."""
+        for name, rows in block.rows.items():
+            self._writers[name].extend(*rows)
+        self.report += block.report
+        if self._key and self.report.total >= self._next:
+            self._next = self.report.total + INTERVAL
+            stores = {name: writer.keep() for name, writer in self._writers.items()}
+            write_json(self._work / _JOURNAL, asdict(_State(key=self._key, report=self.report, stores=stores)))
+
+    def finish(self) -> Report:
+        """Complete the stores and give the folder its name."""
+        for name, (digest, _) in self.encoder.stores.items():
+            writer = self._writers[name]
+            writer.keep()
+            write_index(self._work / name, {**writer.finish(), "tokeniser": digest})
+            flush(self._work / name)
+        (self._work / _JOURNAL).unlink(missing_ok=True)
+        flush(self._work)
+        publish(self._work, self.folder)
+        return self.report
+
+
+def _read(path: Path, key: str) -> _State | None:
+    """The state of an interrupted preparation; None if there is none, or it is damaged or of other data."""
+    if not key or not path.exists():
+        return None
+    try:
+        state = build(_State, read_json(path))
+    except (DataError, UsageError):
+        return None
+    return state if state.key == key else None
