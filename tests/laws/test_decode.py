@@ -66,6 +66,27 @@ def test_a_sentence_is_decoded_alike_alone_and_in_any_company_and_order(config, 
     assert together == [decoded(config, [sentence])[0] for sentence in batch[:cut]]
 
 
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_seats_give_what_the_definition_of_beam_search_gives_to_the_bit(data):
+    beam = data.draw(st.integers(1, 6), label="beam")
+    penalty = data.draw(st.sampled_from([None, Average(), Average(alpha=0.4), Wu()]), label="penalty")
+    least = data.draw(st.integers(0, 2), label="min_length")
+    config = BeamConfig(max_length=80, beam=beam, num_best=beam, length_penalty=penalty, min_length=least)
+    sentences = data.draw(st.lists(st.integers(0, 10**6), min_size=1, max_size=7), label="sentences")
+    limits = [data.draw(st.integers(least + 1, 80), label="limit") for _ in sentences]
+    stepper = Recurrent(torch.tensor(sentences))
+
+    def searched() -> list[list[Hypothesis]]:
+        state = stepper.start(beam)
+        return decode(stepper, state, sentences=len(sentences), config=config, max_length=torch.tensor(limits))
+
+    in_seats = searched()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foveate.decode.seat.Seats.serve", lambda *_: False)
+        assert in_seats == searched()
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_the_toy_sentences_are_worth_a_law(config):
     """They end at different lengths, and the limit cuts some but not all."""

@@ -61,11 +61,13 @@ def limits_of(sentence: int, config: DecodeConfig) -> Limits:
     """Limits of a sentence's own, which its number decides."""
     penalty = (None, Average(alpha=0.3), Wu())[sentence % 3] if isinstance(config, BeamConfig) else None
     seed = sentence % 4 if isinstance(config, SampleConfig) else None
-    return Limits(max_length=3 + sentence * 5 % 9, length_penalty=penalty, seed=seed, example=sentence)
+    return Limits(
+        max_length=3 + sentence * 5 % 9, length_penalty=penalty, seed=seed, example=sentence, size=sentence % 4
+    )
 
 
 def alone(model: Any, start: Callable[..., Any], source: Any, config: DecodeConfig, limits: Limits) -> list[Hypothesis]:
-    """What a flight of one sentence's settings would give, by `decode`."""
+    """What a flight of one sentence's settings would give, by `decode` and the definition of its search."""
     own: Any = dict(vars(config))
     if limits.length_penalty is not None:
         own["length_penalty"] = limits.length_penalty
@@ -74,9 +76,11 @@ def alone(model: Any, start: Callable[..., Any], source: Any, config: DecodeConf
     config = type(config)(**own)
     begin = {} if limits.begin is None else {"begin": limits.begin}
     state = start([source], beam_size(config))
-    [hypotheses] = decode(
-        model, state, sentences=1, config=config, max_length=limits.max_length, examples=[limits.example], **begin
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foveate.decode.seat.Seats.serve", lambda *_: False)
+        [hypotheses] = decode(
+            model, state, sentences=1, config=config, max_length=limits.max_length, examples=[limits.example], **begin
+        )
     return hypotheses
 
 
@@ -126,3 +130,15 @@ def test_a_sentence_in_flight_is_decoded_as_alone_to_the_bit(config, data):
     assert sorted(trip.arrived) == expected
     for sentence in expected:
         assert trip.arrived[sentence] == alone(model, model.start, sentence, config, limits_of(sentence, config))
+
+
+def test_short_sentences_come_first_but_a_long_one_does_not_wait_for_ever():
+    model, config = Hashing(), GreedyConfig(max_length=2)
+    flight = Flight[int](model, model.start, config, capacity=1, gather=1, patience=1)
+    trip = Trip(flight, {})
+    flight.admit([0, 1, 2], [3, 3, 3], [Limits(size=9), Limits(size=30), Limits(size=2)])
+    for number in range(3, 400):  # more than can be decoded
+        flight.admit([number], [number], [Limits(size=1)])
+        trip.fly(1)
+    order = list(trip.arrived)
+    assert order.index(3) < order.index(2) < order.index(0) < order.index(1)

@@ -11,6 +11,7 @@ from foveate.decode.candidate import joined, leaders, top
 from foveate.decode.constraint import cohorts, constrained, hidden_alone
 from foveate.decode.interruption import ask
 from foveate.decode.request import Request
+from foveate.decode.seat import Seats
 from foveate.decode.stepper import State, Stepper, reordered, require_rows
 from foveate.search import BeamConfig, Hypothesis, LengthPenalty, divisor_of, require_number
 
@@ -30,6 +31,8 @@ def beam_search(stepper: Stepper, state: State, request: Request, config: BeamCo
     Sentences that are done leave the batch at once, because the state is reordered at every step anyway. Equal scores
     are ordered by place in the beam, then by token, independently of the batch.
     """
+    if request.sentences and request.prefix is None and Seats.serve(config, request.device):
+        return _search_in_seats(stepper, state, request, config)
     complete: dict[int, list[Hypothesis]] = {}
     beams = Beams.start(request, request.limits(config, stepper), config)
     while len(complete) < request.sentences:
@@ -43,6 +46,23 @@ def beam_search(stepper: Stepper, state: State, request: Request, config: BeamCo
             beams, parent = beams.select(going), parent[going]
         if len(complete) < request.sentences:
             state = reordered(stepper, state, parent.flatten())
+    return [complete[sentence] for sentence in range(request.sentences)]
+
+
+def _search_in_seats(stepper: Stepper, state: State, request: Request, config: BeamConfig) -> list[list[Hypothesis]]:
+    """`beam_search` by the kernel."""
+    complete: dict[int, list[Hypothesis]] = {}
+    seats = Seats(config, request.end, request.sentences)
+    begin = torch.full((request.sentences,), request.begin)
+    penalties = [config.length_penalty] * request.sentences
+    seats.take(range(request.sentences), request.limits(config, stepper), begin, penalties)
+    while len(complete) < request.sentences:
+        ask()
+        state, logits = stepper.step(state, seats.token)
+        done, rows = seats.advance(logits)
+        complete |= done
+        if len(complete) < request.sentences:
+            state = reordered(stepper, state, rows)
     return [complete[sentence] for sentence in range(request.sentences)]
 
 

@@ -20,6 +20,7 @@ from foveate.decode.greedy import greedy_walk
 from foveate.decode.request import BEGIN, END, Request
 from foveate.decode.sample import sampling
 from foveate.decode.search import MULTIPLY_ADDS
+from foveate.decode.seat import Seats
 from foveate.decode.stepper import Joiner, State, Stepper, reordered
 from foveate.decode.walk import COMPACT_SHARE, Rows, Walk
 from foveate.errors import UsageError
@@ -33,6 +34,8 @@ from foveate.search import (
     beam_size,
 )
 
+DELAY = 4
+"""The ticks that a sentence waits for others for each token that it is expected to have."""
 Source = TypeVar("Source")
 Running = Beams | Rows
 
@@ -49,6 +52,8 @@ class Limits:
     """The token that the model reads first: the last one of a language model's prompt."""
     seed: int | None = None
     """The seed of its sample, if not that of the configuration."""
+    size: int = 0
+    """The number of tokens that are expected of it. Of those that wait, short sentences come before long ones."""
     example: int = 0
     """Its number for the noise of sampling: sentences with one seed differ by their numbers."""
 
@@ -67,6 +72,8 @@ class _Waiting(Generic[Source]):
     name: Hashable
     source: Source
     limits: Limits
+    rank: int
+    """The smallest one comes first: the tick of its coming, and some more for each token expected."""
 
 
 class Flight(Generic[Source]):
@@ -75,7 +82,8 @@ class Flight(Generic[Source]):
     `admit` puts sentences into the queue, `tick` decodes one token of all sentences in flight and returns those that
     are complete, `drop` forgets sentences. Up to `capacity` sentences are in flight. Because encoding many sources at
     once costs less than one after another, those that wait are started together: when there are places for `gather` of
-    them, when some could have been started for `patience` ticks, or when nothing is in flight.
+    them, when some could have been started for `patience` ticks, or when nothing is in flight. A sentence comes before
+    those that came earlier if it is shorter by a token for every `DELAY` ticks; so none waits for ever.
 
     Raises UsageError for a model whose states cannot be joined.
     """
@@ -88,7 +96,7 @@ class Flight(Generic[Source]):
         *,
         capacity: int = 32,
         gather: int = 8,
-        patience: int = 6,
+        patience: int = 8,
         begin: int = BEGIN,
         end: int = END,
         device: torch.device | str | None = None,
@@ -112,7 +120,8 @@ class Flight(Generic[Source]):
         self._names: set[Hashable] = set()
         self._state: State = None
         self._running: Running | None = None
-        self._next, self._delayed = itertools.count(), 0
+        self._seats = Seats(config, end, capacity) if Seats.serve(config, device) else None  # type: ignore[arg-type]
+        self._next, self._delayed, self._ticks = itertools.count(), 0, 0
 
     @property
     def waiting(self) -> int:
@@ -136,7 +145,9 @@ class Flight(Generic[Source]):
         require_names(names, sources, limits, taken=self._names)
         self._require(limits)
         self._names.update(names)
-        self._queue += [_Waiting(*each) for each in zip(names, sources, limits, strict=True)]
+        ranks = [self._ticks + DELAY * each.size for each in limits]
+        self._queue += [_Waiting(*each) for each in zip(names, sources, limits, ranks, strict=True)]
+        self._queue.sort(key=lambda each: each.rank)
 
     @torch.inference_mode()
     def drop(self, names: Sequence[Hashable]) -> None:
@@ -145,22 +156,26 @@ class Flight(Generic[Source]):
         self._names -= unwanted
         self._queue = [each for each in self._queue if each.name not in unwanted]
         numbers = {number for number, name in self._numbers.items() if name in unwanted}
-        if self._running is None or not numbers:
-            return
+        if not numbers:
+            return None
         self._numbers = {number: name for number, name in self._numbers.items() if number not in numbers}
+        if self._seats is not None:
+            return self._go_on(self._seats.drop(numbers))
+        assert self._running is not None
         places = [place for place, number in enumerate(self._running.sentence.tolist()) if number not in numbers]
         self._keep(torch.tensor(places, dtype=torch.int64, device=self._running.sentence.device))
+        return None
 
     @torch.inference_mode()
     def tick(self) -> list[Arrival]:
         """Decode one token of every sentence in flight, after some that wait were started. Returns complete ones."""
+        self._ticks += 1
         with machine.small_products(self.capacity * self._beam * MULTIPLY_ADDS):
             if self._boards():
                 self._board()
-            if self._running is None or not self._numbers:
+            if not self._numbers:
                 return []
-            self._state, logits = self._stepper.step(self._state, self._running.token)
-            complete = self._search(self._running, logits)
+            complete = self._advance()
         arrivals = []
         for number, hypotheses in complete.items():
             name = self._numbers.pop(number, None)
@@ -186,26 +201,40 @@ class Flight(Generic[Source]):
         state = self._start([each.source for each in started], self._beam)
         self._queue = self._queue[free:]
         request = self._request(limits)
+        joiner: Any = self._stepper
+        self._state = joiner.join(self._state, state) if self._numbers else state
         numbers = [next(self._next) for _ in started]
         self._numbers.update(zip(numbers, (each.name for each in started), strict=True))
+        if self._seats is not None:
+            allowed, penalties = request.limits(self.config, self._stepper), self._penalties(limits)
+            return self._seats.take(numbers, allowed, self._first(limits), penalties)
         running = self._started(request, limits)
         running = replace(running, sentence=torch.tensor(numbers, device=running.sentence.device))
-        if self._running is None:
-            self._state, self._running = state, running
-        else:
-            joiner: Any = self._stepper
-            self._state = joiner.join(self._state, state)
-            self._running = _joined(self._running, running)
+        self._running = running if self._running is None else _joined(self._running, running)
+        return None
+
+    def _advance(self) -> dict[int, list[Hypothesis]]:
+        """Go one token further, and remove what is complete."""
+        if self._seats is None:
+            assert self._running is not None
+            self._state, logits = self._stepper.step(self._state, self._running.token)
+            return self._search(self._running, logits)
+        self._state, logits = self._stepper.step(self._state, self._seats.token)
+        complete, rows = self._seats.advance(logits)
+        if complete or self._beam > 1:
+            self._go_on(rows)
+        return complete
 
     def _search(self, running: Running, logits: Float[Tensor, "rows vocab"]) -> dict[int, list[Hypothesis]]:
-        """Go one token further, and remove what is complete."""
+        """`_advance` without the kernel."""
         if isinstance(running, Beams):
             assert isinstance(self.config, BeamConfig)
             running, parent = advance(running, logits, self.config, self._end)
             done = running.done()
             complete = running.select(done.nonzero()[:, 0]).hypotheses(self.config.num_best)
             going = (~done).nonzero()[:, 0]
-            self._go_on(running.select(going), parent[going].flatten())
+            self._running = running.select(going) if len(going) else None
+            self._go_on(parent[going].flatten())
             return complete
         assert self._walk is not None
         before, rows = running.done, self._walk.advance(running, logits)
@@ -220,14 +249,12 @@ class Flight(Generic[Source]):
         """Keep only these sentences in flight."""
         assert self._running is not None
         rows = (sentences[:, None] * self._beam + torch.arange(self._beam, device=sentences.device)).flatten()
-        self._go_on(self._running.select(sentences), rows)
+        self._running = self._running.select(sentences) if len(sentences) else None
+        self._go_on(rows)
 
-    def _go_on(self, running: Running, rows: Int[Tensor, " rows"]) -> None:
+    def _go_on(self, rows: Int[Tensor, " rows"]) -> None:
         """Go on with these rows of the state. Without any, its memory is released."""
-        if len(rows):
-            self._running, self._state = running, reordered(self._stepper, self._state, rows)
-        else:
-            self._running = self._state = None
+        self._state = reordered(self._stepper, self._state, rows) if len(rows) else None
 
     def _require(self, limits: Sequence[Limits]) -> None:
         """Raise UsageError for limits that this flight cannot keep."""
@@ -258,14 +285,19 @@ class Flight(Generic[Source]):
     def _started(self, request: Request, limits: Sequence[Limits]) -> Running:
         """The search for some sentences before their first token."""
         allowed = request.limits(self.config, self._stepper)
-        first = [self._begin if each.begin is None else each.begin for each in limits]
-        token = torch.tensor(first, device=self._device).repeat_interleave(self._beam)
+        token = self._first(limits).repeat_interleave(self._beam)
         if not isinstance(self.config, BeamConfig):
             return replace(Rows.start(request, allowed), token=token)
-        penalties = (
-            self.config.length_penalty if each.length_penalty is None else each.length_penalty for each in limits
-        )
-        return replace(Beams.start(request, allowed, self.config), token=token, penalty=tuple(penalties))
+        beams = Beams.start(request, allowed, self.config)
+        return replace(beams, token=token, penalty=tuple(self._penalties(limits)))
+
+    def _first(self, limits: Sequence[Limits]) -> Int[Tensor, " sentences"]:
+        """The tokens that the model reads first."""
+        return torch.tensor([self._begin if each.begin is None else each.begin for each in limits], device=self._device)
+
+    def _penalties(self, limits: Sequence[Limits]) -> list[LengthPenalty | None]:
+        usual = self.config.length_penalty if isinstance(self.config, BeamConfig) else None
+        return [usual if each.length_penalty is None else each.length_penalty for each in limits]
 
 
 def require_names(

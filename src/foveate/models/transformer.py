@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -213,12 +213,18 @@ class Transformer(Seq2Seq[TransformerState]):
             layer.int8 = True
         self.int8 = True
 
-    def start(self, source: Batch, beam: int = 1) -> TransformerState:
-        source = source.widened(ROOM_STEP)
+    def prepared(self) -> "Prepared":
+        """The kernels and weights by which states without gradients are started and stepped."""
         plain = not torch.is_grad_enabled() and not self.training
         flat = self._flat.of(self._decoder) if plain else None
         whole = None if flat is None else self._whole.of(self, flat)
-        memory = self._memory(source, None if whole is None else self._encoding.of(self, whole))
+        return Prepared(flat, whole, None if whole is None else self._encoding.of(self, whole))
+
+    def start(self, source: Batch, beam: int = 1, prepared: "Prepared | None" = None) -> TransformerState:
+        """`prepared` spares the question whether any part of the model has changed since."""
+        source = source.widened(ROOM_STEP)
+        flat, whole, encoding = self.prepared() if prepared is None else prepared
+        memory = self._memory(source, encoding)
         cache = tuple(no_past(block.attention, source.size * beam) for block in self._decoder)
         return TransformerState(
             memory, memory_positions(beam, source), source.lengths.long(), cache, beam, Clock(), flat, whole
@@ -227,7 +233,8 @@ class Transformer(Seq2Seq[TransformerState]):
     def _memory(self, source: Batch, encoding: EncoderPass | None) -> tuple[KeyValue, ...]:
         """Keys and values of the encoder's output for each layer of the decoder."""
         if encoding is not None:
-            return encoding(*self._embedded(source), at=memory_positions(source.length, source))
+            at = memory_positions(source.length, source) if is_recording() else None
+            return encoding(*self._embedded(source), watched_at=at)
         encoded, packing = self.encode(source)
         projected = (block.cross_attention.remember(encoded, packing=packing) for block in self._decoder)
         return tuple(KeyValue(*(part.contiguous() for part in layer)) for layer in projected)
@@ -301,6 +308,14 @@ class Transformer(Seq2Seq[TransformerState]):
         x = embed(embedding, values, places) * math.sqrt(self.model_dim)
         x = x + position(place, lengths).to(x.dtype)
         return dropout(x, self.dropout, self.training)
+
+
+class Prepared(NamedTuple):
+    """What was prepared from a model's weights. After they change, it is of no use."""
+
+    flat: tuple[FlatBlock, ...] | None
+    whole: DecoderStep | None
+    encoding: EncoderPass | None
 
 
 class _WholeStep:

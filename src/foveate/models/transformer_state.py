@@ -70,6 +70,8 @@ def reordered(state: TransformerState, rows: Int[Tensor, " new_rows"]) -> Transf
         if len(rows) < TABLE_ROWS:
             return selected_rows(state, rows)
         slots = _slots(state)
+    if len(rows) == len(slots.of_rows):  # all sentences go on, and rows continue others of their own sentence
+        return replace(state, slots=slots.reordered(rows, None))
     part, sentences = _selected_part(state, rows)
     return replace(part, slots=slots.reordered(rows, sentences))
 

@@ -167,12 +167,12 @@ class FlatBlocks:
 
     def of(self, blocks: tuple[DecoderBlock, ...]) -> tuple[FlatBlock, ...] | None:
         """The flat blocks; None if any block has no flat form."""
-        if any(weight.is_inference() for block in blocks for weight in block.parameters()):
-            return None  # torch does not count writes to inference tensors
         packs = bool(blocks) and may_pack(blocks[0].attention.query.weight)
         if self._origin.changes_to(*blocks, packs, *_of_scores(blocks)):
             flat = [FlatBlock.of(block) for block in blocks]
-            self._blocks = None if None in flat else tuple(flat)  # type: ignore[arg-type]
+            # torch does not count writes to inference tensors
+            usual = None not in flat and not any(w.is_inference() for block in blocks for w in block.parameters())
+            self._blocks = tuple(flat) if usual else None  # type: ignore[arg-type]
         return self._blocks
 
     def __deepcopy__(self, memo: object) -> "FlatBlocks":

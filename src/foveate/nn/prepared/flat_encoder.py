@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from foveate import native
 from foveate.attention import Attention, Positions, padding
-from foveate.attention.record import is_recording, note
+from foveate.attention.record import note
 from foveate.attention.score import dot_factor
 from foveate.nn.feedforward import Activation
 from foveate.nn.multihead import KeyValue
@@ -140,9 +140,12 @@ class EncoderPass:
         return ""
 
     def __call__(
-        self, x: Float[Tensor, "tokens model_dim"], packing: Packing, *, at: Positions
+        self, x: Float[Tensor, "tokens model_dim"], packing: Packing, *, watched_at: Positions | None = None
     ) -> tuple[KeyValue, ...]:
-        """Keys and values of each decoder layer, of all sentences; zeros at padding. `at` is for recordings."""
+        """Keys and values of each decoder layer, of all sentences; zeros at padding.
+
+        `watched_at` holds the positions of the attentions while a recording is on. `x` may be used up.
+        """
         tokens, sentences, room = len(x), packing.batch, packing.length
         x, starts = x.float().contiguous(), packing.starts.contiguous()
         shape = (sentences, self._heads, room, self.width // self._heads)
@@ -152,7 +155,7 @@ class EncoderPass:
         together = int(self._library.tokens_together(native.address(starts), ctypes.c_int64(sentences)))
         work = torch.empty(together * (5 * self.width + max(self._hidden, 2 * self.width)))
         rounded = torch.empty(-(-together // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
-        watched = torch.empty(len(self.blocks), tokens, 3 * self.width) if is_recording() else None
+        watched = torch.empty(len(self.blocks), tokens, 3 * self.width) if watched_at is not None else None
         kept = (ctypes.c_void_p * (2 * len(memory)))(*(part.data_ptr() for layer in memory for part in layer))
         self._library.encode(
             ctypes.byref(self._encoder),
@@ -163,13 +166,13 @@ class EncoderPass:
             *map(native.address, (work, rounded, watched)),
             native.threads(),
         )
-        if watched is not None:
+        if watched is not None and watched_at is not None:
             for block, joined in zip(self.blocks, watched.to(self.dtype), strict=True):
                 queries, keys, _ = (
                     packing.unpack(part).unflatten(-1, (self._heads, -1)).transpose(1, 2)
                     for part in joined.chunk(3, -1)
                 )
-                note(block.site, "self", queries, keys, at)
+                note(block.site, "self", queries, keys, watched_at)
         return memory
 
     def _layer(self, block: FlatEncoderBlock) -> _Layer:

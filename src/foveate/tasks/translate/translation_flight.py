@@ -18,7 +18,7 @@ class TranslationFlight:
     """`Translator.translate` for texts that arrive at any time, with the same results.
 
     `admit` puts texts under names of the caller's into the queue, `tick` decodes one token of all texts in flight and
-    returns those that are complete, `drop` forgets texts.
+    returns those that are complete, `drop` forgets texts. The model must not change while texts are in flight.
 
     >>> from foveate import Translator
     >>> flight = TranslationFlight(Translator.load("en-fr"))
@@ -42,8 +42,16 @@ class TranslationFlight:
         self.translator, self.config = translator, translator.config if config is None else config
         model: Any = translator.model
 
+        prepare = getattr(model, "prepared", None)
+        prepared: Any = None
+
         def start(sources: Sequence[list[int]], beam: int) -> Any:
-            return model.start(Batch.of(sources), beam)
+            nonlocal prepared
+            if prepare is None:
+                return model.start(Batch.of(sources), beam)
+            if prepared is None or not self.flight.flying:
+                prepared = prepare()
+            return model.start(Batch.of(sources), beam, prepared)
 
         self.flight = Flight[list[int]](model, start, self.config, **places)
         self._texts: dict[Hashable, str] = {}
@@ -66,8 +74,12 @@ class TranslationFlight:
         sources = [self.translator.encode(text, f"Text {name!r}") for name, text in zip(names, texts, strict=True)]
         allowed = length_limits(self.translator.model, sources, self.config)
         own = [
-            replace(each, max_length=most if each.max_length is None else min(most, each.max_length))
-            for each, most in zip(limits, allowed, strict=True)
+            replace(
+                each,
+                max_length=most if each.max_length is None else min(most, each.max_length),
+                size=each.size or len(source),
+            )
+            for each, most, source in zip(limits, allowed, sources, strict=True)
         ]
         real = [place for place, source in enumerate(sources) if source]
         parts = ([values[place] for place in real] for values in (names, sources, own))
