@@ -121,9 +121,9 @@ def kill_until_done(folder: Path, tally: Tally, kills: int, pause: float, chance
             raise SystemExit(f"Training in {folder} failed; its message is above.")
 
 
-def traces(folder: Path) -> dict[str, str]:
+def traces(folder: Path, steps: int = CONFIG.steps) -> dict[str, str]:
     """What has to be equal in two runs."""
-    last = folder / "checkpoints" / f"step-{CONFIG.steps:08d}"
+    last = folder / "checkpoints" / f"step-{steps:08d}"
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     clocks = ("seconds", "tokens_per_second")
     return {

@@ -10,6 +10,8 @@ class FoveateError(Exception):
     """The base class of all errors for users."""
 
     exit_code: ClassVar[int] = 1
+    shared = False
+    """Whether all processes of a run raise it together, so that the first one alone prints it."""
 
 
 class UsageError(FoveateError, ValueError):
@@ -28,3 +30,9 @@ class SetupError(FoveateError, RuntimeError):
     """The machine lacks something: a package, a compiler, disk space (exit code 4)."""
 
     exit_code = 4
+
+
+class PeerError(FoveateError, RuntimeError):
+    """Another process of the same run ended or stalled; the run can continue from its last checkpoint (exit code 5)."""
+
+    exit_code = 5

@@ -17,8 +17,9 @@ from foveate.tasks.translate.task import TOKENISERS, TranslateConfig, build_mode
 
 Refused = Callable[..., tuple[int, str]]
 TRAIN_SETTINGS = (
-    "steps, max_minutes, learning_rate, schedule, weight_decay, betas, eps, clip_norm, accumulate, precision, "
-    "validate_every, save_every, keep, metric, better, patience, average, average_of, log_every, seed"
+    "steps, max_minutes, learning_rate, schedule, weight_decay, betas, eps, clip_norm, accumulate, reduction, "
+    "precision, validate_every, save_every, keep, metric, better, patience, average, average_of, log_every, "
+    "stall_seconds, seed"
 )
 BEAM_SETTINGS = "max_length, min_length, no_repeat_ngram, forbid, beam, num_best, length_penalty"
 

@@ -70,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
             import traceback
 
             traceback.print_exc()
-        else:
+        elif not (error.shared and os.environ.get("RANK", "0") != "0"):
             tell(f"foveate {arguments.command}: {error}")
         return error.exit_code
     except ModuleNotFoundError as error:

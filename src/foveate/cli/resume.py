@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from foveate.errors import UsageError
 from foveate.suggestion import counted
 from foveate.tasks import task_of
-from foveate.tasks.option import machine_arguments
-from foveate.voice import say
+from foveate.tasks.option import machine_arguments, processes_argument
+from foveate.voice import hush, say
 
 if TYPE_CHECKING:
     from foveate.storage.run import Run
+    from foveate.train.world import World
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +21,7 @@ examples:
   foveate resume run/
   foveate resume run/ --set train.steps=12000       train longer, also after the run has ended
   foveate resume run/ --set train.max_minutes=20    in total, with the minutes before the stop
+  foveate resume run/ --processes 4                 in four processes, whatever their number was before
 
 Continues from the newest valid checkpoint; on CPU the result is bit for bit that of an uninterrupted run.
 
@@ -33,14 +35,15 @@ start; cosine is stretched over all steps, so that the learning rate rises again
     )
     parser.add_argument("--quiet", action="store_true", help="print only results and errors")
     machine_arguments(parser)
+    processes_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.setup import prepare_machine
-    from foveate.cli.training import train
-    from foveate.config import build
+    from foveate.cli.supervision import require_processes, supervise
+    from foveate.config import build, modules_in
     from foveate.storage.run import model_type_of, read_run
     from foveate.storage.shipped import is_shipped, run_folder
+    from foveate.train.world import joined
 
     folder = run_folder(arguments.run, say)
     if is_shipped(folder) or model_type_of(folder) is not None:
@@ -48,25 +51,42 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.run} came trained, without checkpoints and data: there is nothing to resume. Name a run that "
             "`foveate train` began."
         )
-    saved = read_run(folder)
+    with joined() as world:
+        hush(arguments.quiet or not world.is_first)
+        kind = task_of(read_run(folder)).side.run_config
+        if arguments.set:
+            world.once(lambda: extend(read_run(folder), arguments.set, kind))
+        saved = read_run(folder)
+        if arguments.processes:
+            train = build(kind, saved.config, where="").train
+            require_processes(arguments.processes, train.accumulate)
+            return supervise(folder, arguments, modules_in(saved.config), train.reduction)
+        return proceed(saved, arguments, world)
+
+
+def proceed(saved: "Run", arguments: argparse.Namespace, world: "World") -> int:
+    """Continue a run in this process."""
+    from foveate.cli.setup import prepare_machine
+    from foveate.cli.training import train
+    from foveate.config import build
+
     side = task_of(saved).side
-    if arguments.set:
-        saved = extended(saved, arguments.set, side.run_config)
     config = build(side.run_config, saved.config, where="")
     prepare_machine(arguments, quiet=arguments.quiet)
     return train(
         saved.task,
-        side.open(config, folder),
+        side.open(config, saved.folder),
         config,
-        folder,
+        saved.folder,
         quiet=arguments.quiet,
         resume=True,
         accepted=[path for change in saved.changes for path in change],
+        world=world,
     )
 
 
-def extended(saved: "Run", assignments: Sequence[str], kind: type[Any]) -> "Run":
-    """The run with other settings for its end, which are written to its config.json with the previous ones.
+def extend(saved: "Run", assignments: Sequence[str], kind: type[Any]) -> None:
+    """Writes other settings for the end of a run to its config.json, with the previous ones.
 
     Raises UsageError for settings that would make it another run, and for fewer steps than it has made.
     """
@@ -94,7 +114,6 @@ def extended(saved: "Run", assignments: Sequence[str], kind: type[Any]) -> "Run"
         )
     if "train.max_minutes" in change:
         require_time(saved.folder, config.train)
-    if not change:
-        return saved
-    with exclusive(saved.folder):
-        return change_run(saved, to_dict(config), change)
+    if change:
+        with exclusive(saved.folder):
+            change_run(saved, to_dict(config), change)

@@ -1,13 +1,16 @@
 """foveate train"""
 
 import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from foveate.cli.files import examples, file_arguments, files_given, named, option
 from foveate.errors import UsageError
 from foveate.tasks import TASKS
-from foveate.tasks.option import columns_argument, machine_arguments, size_argument
-from foveate.voice import say
+from foveate.tasks.option import columns_argument, machine_arguments, processes_argument, size_argument
+from foveate.voice import hush, say
 
 EXAMPLE = """
 examples:
@@ -44,11 +47,49 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     size_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="print only results and errors")
     machine_arguments(parser)
+    processes_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from foveate.cli.resume import proceed
+    from foveate.cli.supervision import supervise
+    from foveate.cli.training import train
+    from foveate.config import modules_in, permit, to_dict
+    from foveate.storage.run import read_run
+    from foveate.train.world import joined, restarts
+
+    folder = Path(arguments.out)
+    with joined() as world:
+        hush(arguments.quiet or not world.is_first)
+        begun: list[Begun] = []
+        if not (restarts() and (folder / "config.json").exists()):
+            world.once(lambda: begun.append(begin(arguments, folder)), during="the preparation of the data")
+        if not begun:  # another process has begun it, or this one before a restart
+            saved = read_run(folder)
+            with permit(*modules_in(saved.config)):
+                return proceed(saved, arguments, world)
+        first = begun[0]
+        if arguments.processes:
+            return supervise(folder, arguments, modules_in(to_dict(first.config)), first.config.train.reduction)
+        return train(
+            arguments.task, first.task, first.config, folder, quiet=arguments.quiet, others=first.others, world=world
+        )
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that is ready to be trained, and sentences on other sizes."""
+
+    task: Any
+    config: Any
+    others: Callable[[float], Iterator[str]] | None
+
+
+def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
+    """Chooses the settings, prepares the data and makes the run folder."""
     from foveate.cli.setup import choices, prepare_machine, resolve, suggested, task_of
-    from foveate.cli.training import other_sizes, train
+    from foveate.cli.supervision import require_processes
+    from foveate.cli.training import other_sizes
     from foveate.config import to_dict
     from foveate.storage.run import begin_run, create_run, require_new
     from foveate.train import require_measured
@@ -63,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"data.{task.first} is missing: there is nothing to train on. Give {option(task.first)} FILE, or set it."
         )
-    folder = Path(arguments.out)
+    require_processes(arguments.processes, config.train.accumulate)
     require_new(folder)
     for sentence in choices(suggestion, config) if suggestion else ():
         say(sentence)
@@ -75,4 +116,4 @@ def run(arguments: argparse.Namespace) -> int:
     # Last: data that cannot be used leave nothing to resume.
     create_run(folder, name, to_dict(config), prepared.digests)
     others = other_sizes(name, suggestion, config, files, arguments.set) if suggestion else None
-    return train(name, prepared, config, folder, quiet=arguments.quiet, others=others)
+    return Begun(prepared, config, others)

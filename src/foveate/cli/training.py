@@ -1,5 +1,6 @@
 """Training with progress, and estimates of its time and of other sizes, for `train`, `resume` and `plan`."""
 
+import io
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from foveate.tasks import TASKS
 from foveate.tasks.run_plan import MINUTES, Suggestion
 from foveate.tasks.side import written
 from foveate.train import Outcome, TrainConfig, fit, step_seconds, total_seconds, watch
+from foveate.train.world import ALONE, World
 from foveate.voice import say, tell
 
 LENGTH = 30
@@ -31,17 +33,19 @@ def train(
     resume: bool = False,
     accepted: Collection[str] = (),
     others: Callable[[float], Iterator[str]] | None = None,
+    world: World = ALONE,
 ) -> int:
     """Train, report how training ended, and write the task's report; returns 130 when the user interrupts.
 
-    `others` says what other sizes would take, given the seconds that this one takes.
+    Of several processes each calls this, and the first one reports. `others` says what other sizes would take, given
+    the seconds that this one takes.
     """
     side = TASKS[name].side
     done, used = _before(folder) if resume else (0, 0.0)
     say(f"{type(task.model).__name__} with {task.model.parameter_count():,} parameters; {side.size(task)}.")
-    for sentence in () if quiet else outlook(task, config.train, done, others, used=used):
+    for sentence in () if quiet or world.size > 1 else outlook(task, config.train, done, others, used=used):
         say(sentence)
-    progress = watch(sys.stderr, quiet=quiet)
+    progress = watch(sys.stderr if world.is_first else io.StringIO(), quiet=quiet or not world.is_first)
     finished = is_finished(folder)
     outcome = fit(
         task,
@@ -51,20 +55,26 @@ def train(
         progress=progress,
         configuration=to_dict(config),
         accepted=accepted,
+        world=world,
     )
+    shown = written(folder)
     if outcome.interrupted:
-        shown = written(folder)
-        tell(f"Stopped at step {outcome.step:,}; everything is saved. Continue with:  foveate resume {shown}")
+        if world.is_first:
+            tell(f"Stopped at step {outcome.step:,}; everything is saved. Continue with:  foveate resume {shown}")
         if resume and (folder / "report.html").exists():
             say(f"report.html tells of the training before; `foveate report {shown}` writes it anew.")
         return 130
     before = finished and outcome.step == done
-    ending = "Finished before" if before else "Done"
-    tell(f"{ending}: {outcome.stopped_because}, in {outcome.seconds / 60:.1f} minutes. {_best(outcome)}")
-    if before:
-        say(f"To train for longer:  foveate resume {written(folder)} {_longer(config.train, outcome)}")
-    with permit(*modules_in(to_dict(config))):  # the report reads the run, and these are imported already
-        side.finish(task, folder)
+
+    def conclude() -> None:
+        ending = "Finished before" if before else "Done"
+        tell(f"{ending}: {outcome.stopped_because}, in {outcome.seconds / 60:.1f} minutes. {_best(outcome)}")
+        if before:
+            say(f"To train for longer:  foveate resume {shown} {_longer(config.train, outcome)}")
+        with permit(*modules_in(to_dict(config))):  # the report reads the run, and these are imported already
+            side.finish(task, folder)
+
+    world.once(conclude, during="writing the report")
     return 0
 
 

@@ -117,6 +117,15 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def processes_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--processes",
+        type=count,
+        metavar="N",
+        help="share each update's train.accumulate batches among N processes; --threads are those of each",
+    )
+
+
 def precision_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",

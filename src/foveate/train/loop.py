@@ -8,6 +8,7 @@ Training is a function of (configuration, seed, step, history of validations). A
 the weights and the moments, and a resumed run ends with the same bits as an uninterrupted one.
 """
 
+import contextlib
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
@@ -31,12 +32,14 @@ from foveate.train.interrupt import Interrupt
 from foveate.train.log import MetricsLog, Progress, Quiet
 from foveate.train.log_window import Window
 from foveate.train.noise import noise_seed, reseed
-from foveate.train.optimiser import optimiser_tensors, restore_optimiser
+from foveate.train.optimiser import begin_moments, optimiser_tensors, restore_optimiser
 from foveate.train.recipe import TrainConfig
-from foveate.train.resumption import exclusive, require_same
+from foveate.train.resumption import exclusive, other_rate, require_same
+from foveate.train.sharing import require_shareable
 from foveate.train.state import State
 from foveate.train.trainable import Outcome, Trainable, require_measured
 from foveate.train.update import Updater
+from foveate.train.world import ALONE, World
 
 
 def fit(
@@ -49,8 +52,12 @@ def fit(
     configuration: Mapping[str, Any] | None = None,
     accept_changes: bool = False,
     accepted: Collection[str] = (),
+    world: World = ALONE,
 ) -> Outcome:
     """Train the task's model in the run folder, to the end or until Ctrl-C.
+
+    With several processes each calls this with its `world` (`joined`), a task on the same data, and the folder; the
+    first one reads and writes there, and all end together.
 
     `configuration` is the run's whole configuration as plain data. It goes into every checkpoint together with
     `config`. Resuming with a different configuration raises an error that lists the differences, unless
@@ -61,47 +68,78 @@ def fit(
     The folder receives `checkpoints/`, `metrics.jsonl`, `best.json` and finally `model.safetensors` with
     `model.json`.
 
-    Raises UsageError (folder in use, changed configuration, unknown metric), DataError (loss or gradient not finite,
-    damaged checkpoints) and SetupError (disk full).
+    Raises UsageError (folder in use, changed configuration, unknown metric, processes that are not alike), DataError
+    (loss or gradient not finite, damaged checkpoints), SetupError (disk full) and PeerError (another process ended).
     """
     require_measured(task, config)
     progress = progress or Quiet()
     folder = Path(folder)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    require_unlinked(folder)
-    with exclusive(folder), Interrupt(progress.note) as interrupt:
-        run = _Run(task, config, folder, progress, {**(configuration or {}), "train": to_dict(config)})
-        run.begin(resume, accept_changes, accepted)
+    whole = {**(configuration or {}), "train": to_dict(config)}
+    require_shareable(task, config, folder, whole, world)
+    with contextlib.ExitStack() as stack:
+        world.once(lambda: _take(folder, stack))
+        interrupt = stack.enter_context(Interrupt(progress.note))
+        run = _Run(task, config, folder, progress, whole, world)
         try:
+            run.begin(resume, accept_changes, accepted)
             return run.train(interrupt)
         finally:
             run.close()
+
+
+def _take(folder: Path, stack: contextlib.ExitStack) -> None:
+    """Makes the folder, and locks it until the stack ends."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    require_unlinked(folder)
+    stack.enter_context(exclusive(folder))
 
 
 class _Run:
     """The state of one call of `fit`."""
 
     def __init__(
-        self, task: Trainable, config: TrainConfig, folder: Path, progress: Progress, configuration: Mapping[str, Any]
+        self,
+        task: Trainable,
+        config: TrainConfig,
+        folder: Path,
+        progress: Progress,
+        configuration: Mapping[str, Any],
+        world: World,
     ) -> None:
         self.task, self.config, self.configuration = task, config, configuration
+        self.world = world
         self.folder, self.progress = folder, progress
         self.model = task.model
-        self.updater = Updater(task, config)
+        self.updater = Updater(task, config, world)
         self.checkpoints = Checkpoints(folder / "checkpoints", progress.note)
         self.step = 0
+        self.updates = 0
         self.tokens = 0
         self.history: list[Validation] = []
         self.window = Window()
         self.saved: tuple[int, int] | None = None
         self.earlier_seconds = 0.0
         self.started = time.monotonic()
+        self.log: MetricsLog | None = None
+        self.stopping, self.clock = False, 0.0
+        """For several processes: whether one was asked to stop, and the first one's seconds, at the last update."""
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
     def begin(self, resume: bool, accept_changes: bool, accepted: Collection[str] = ()) -> None:
         """Restores the newest sound checkpoint when resuming; refuses a used folder otherwise."""
+        state = self.world.once(lambda: self._open(resume, accept_changes, accepted), during="reading the checkpoint")
+        if self.world.size > 1:
+            self._receive(state)
+        self.started = time.monotonic()
+        budget = self.config.max_minutes
+        self.progress.begin(
+            self.step, self.config.steps, None if budget is None else max(0.0, budget * 60 - self.earlier_seconds)
+        )
+
+    def _open(self, resume: bool, accept_changes: bool, accepted: Collection[str]) -> dict[str, Any] | None:
+        """`begin` in the first process; returns the restored state for the others."""
         remove_stale(self.folder)
         with disk_errors(self.checkpoints.folder):
             self.checkpoints.folder.mkdir(exist_ok=True)
@@ -118,22 +156,30 @@ class _Run:
         elif resume:
             self.progress.tell("This run has no checkpoint yet: starting from the beginning.")
         self.log = MetricsLog(self.folder / "metrics.jsonl", keep=newest.state["log_bytes"] if newest else 0)
-        self.started = time.monotonic()
-        budget = self.config.max_minutes
-        self.progress.begin(
-            self.step, self.config.steps, None if budget is None else max(0.0, budget * 60 - self.earlier_seconds)
-        )
+        return newest.state if newest else None
+
+    def _receive(self, state: dict[str, Any] | None) -> None:
+        """Takes over the first process's state, weights and moments."""
+        if state and not self.world.is_first:
+            self._adopt(State.read(state, state["step"], self.checkpoints.path(state["step"]) / STATE), state)
+        self.clock = self.earlier_seconds
+        self.world.share(list(model_tensors(self.model).values()))
+        names = self.world.once(lambda: sorted(optimiser_tensors(self.updater.optimiser)))
+        begin_moments(self.updater.optimiser, names)
+        moments = optimiser_tensors(self.updater.optimiser)
+        self.world.share([moments[name] for name in names])
 
     def close(self) -> None:
         """Closes the log and the display."""
-        self.log.close()
+        if self.log:
+            self.log.close()
         self.progress.end()
 
     def train(self, interrupt: Interrupt) -> Outcome:
         """The loop."""
         self.model.train()
         while True:
-            if interrupt.requested:
+            if self.stopping if self.world.size > 1 else interrupt.requested:
                 self._save()
                 return self._outcome("interrupted", interrupted=True)
             reason = self._ending()
@@ -144,7 +190,7 @@ class _Run:
                 self._save()
             if reason:
                 return self._outcome(reason, weights=self._finish())
-            self._update()
+            self._update(interrupt)
 
     def _outcome(self, reason: str, *, weights: str = "", interrupted: bool = False) -> Outcome:
         best = past.best(self.history)
@@ -167,7 +213,8 @@ class _Run:
     def _ending(self) -> str:
         if self.step >= self.config.steps:
             return f"all {self.config.steps:,} steps are done"
-        if self.config.max_minutes is not None and self.seconds >= self.config.max_minutes * 60:
+        seconds = self.clock if self.world.size > 1 else self.seconds
+        if self.config.max_minutes is not None and seconds >= self.config.max_minutes * 60:
             return f"its time is used up, train.max_minutes = {self.config.max_minutes:g}"
         return self._patience_ending()
 
@@ -177,8 +224,12 @@ class _Run:
             return f"no better {self.config.metric} in {patience} validations"
         return ""
 
-    def _update(self) -> None:
-        updated = self.updater(self.step + 1, self.history)
+    def _update(self, interrupt: Interrupt) -> None:
+        self.world.computing(limited=self.updates > 0)  # the first one compiles, plans and allocates
+        stop = interrupt.requested or self.world.is_orphan
+        updated = self.updater(self.step + 1, self.history, stop=stop, seconds=self.seconds)
+        self.stopping, self.clock = updated.stop, updated.seconds
+        self.updates += 1
         self.step += 1
         self.tokens += updated.count
         self.window.add(updated)
@@ -188,9 +239,17 @@ class _Run:
             self._row("train", {**figures, "learning_rate": updated.learning_rate, "tokens": self.tokens})
 
     def _row(self, kind: str, figures: Mapping[str, Any]) -> None:
+        row = self._figures(kind, figures)
+        self.world.once(lambda: self._write(row), during="writing the log")
+
+    def _figures(self, kind: str, figures: Mapping[str, Any]) -> dict[str, Any]:
         epoch = self.step * self.config.accumulate / max(self.task.steps_per_epoch, 1)
-        row = {"kind": kind, "step": self.step, "epoch": round(epoch, 4), **figures, "seconds": round(self.seconds, 3)}
-        self.log.write(row)
+        seconds = round(self.seconds, 3)
+        return {"kind": kind, "step": self.step, "epoch": round(epoch, 4), **figures, "seconds": seconds}
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        if self.log:
+            self.log.write(row)
         self.progress.row(row)
 
     # -- validation ----------------------------------------------------------------------------------------------------
@@ -199,7 +258,7 @@ class _Run:
         """Validates once per step, also after resuming from a checkpoint between an update and its validation."""
         if self.step == 0 or (self.history and self.history[-1].step == self.step):
             return
-        entry = self._measure()
+        entry = Validation(**self.world.once(lambda: asdict(self._measure()), during="a validation"))
         self.history.append(entry)
         best = past.best(self.history)
         self._row("valid", {**entry.metrics, "best": best is entry})
@@ -237,6 +296,9 @@ class _Run:
         return sorted({*regular, self.step})[-self.config.average :]
 
     def _save(self) -> None:
+        self.world.once(self._write_checkpoint, during="saving a checkpoint")
+
+    def _write_checkpoint(self) -> None:
         if self.saved == (self.step, len(self.history)):
             return
         state = {
@@ -244,12 +306,13 @@ class _Run:
             "seconds": self.seconds,
             "history": [entry.to_dict() for entry in self.history],
             "window": self.window.to_dict(),
-            "log_bytes": self.log.position(),
+            "log_bytes": self.log.position() if self.log else 0,
             "configuration": self.configuration,
             "tuning": asdict(machine.current()),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "native": native.in_use(),
+            "world": self.world.size,
         }
         started = time.monotonic()
         self.checkpoints.save(
@@ -269,39 +332,42 @@ class _Run:
     def _restore(self, checkpoint: Checkpoint, accept_changes: bool, accepted: Collection[str]) -> None:
         state = State.read(checkpoint.state, checkpoint.step, checkpoint.path / STATE)
         for sentence in require_same(
-            checkpoint.state, self.configuration, self.folder, accept_changes=accept_changes, accepted=accepted
+            checkpoint.state,
+            self.configuration,
+            self.folder,
+            accept_changes=accept_changes,
+            accepted=accepted,
+            world=self.world.size,
         ):
             self.progress.note(sentence)
         restore_model(self.model, checkpoint.model, source=checkpoint.path)
         restore_optimiser(self.updater.optimiser, checkpoint.optimiser, source=checkpoint.path)
-        machine.use(state.tuning)
-        self.step, self.tokens, self.earlier_seconds = state.step, state.tokens, state.seconds
-        self.history = state.validations
-        self.window = Window.from_dict(checkpoint.state["window"])
+        self._adopt(state, checkpoint.state)
         self.saved = (self.step, len(self.history))
         self.checkpoints.set_aside(self.step)
         self._name_best()  # a process that was killed between the checkpoint and best.json has left another one there
         self.progress.tell(f"Resuming after step {self.step:,}, from {checkpoint.path}.")
-        self._note_rate(checkpoint.state["configuration"].get("train", {}).get("steps"))
+        planned = checkpoint.state["configuration"].get("train", {}).get("steps")
+        if sentence := other_rate(self.config, self.step, self.history, planned):
+            self.progress.note(sentence)
 
-    def _note_rate(self, planned: object) -> None:
-        """Notes a learning rate that changes because the run has another number of steps than before."""
-        schedule, base, steps = self.config.schedule, self.config.learning_rate, self.config.steps
-        if not isinstance(planned, int):
-            return
-        before = base * schedule.factor(self.step, planned, self.history)
-        now = base * schedule.factor(self.step + 1, steps, self.history)
-        as_planned = base * schedule.factor(self.step + 1, max(planned, self.step + 1), self.history)
-        if planned != steps and now != as_planned:
-            kind = type(schedule).__name__.lower()
-            self.progress.note(
-                f"The {kind} schedule now spans all {steps:,} steps: the learning rate changes from {before:.1e} to "
-                f"{now:.1e}."
-            )
+    def _adopt(self, state: State, values: Mapping[str, Any]) -> None:
+        """Continues at a state, whose plain `values` have the open window."""
+        machine.use(state.tuning)
+        self.step, self.tokens, self.earlier_seconds = state.step, state.tokens, state.seconds
+        self.history = state.validations
+        self.window = Window.from_dict(values["window"])
 
     # -- the weights for use -------------------------------------------------------------------------------------------
 
     def _finish(self) -> str:
+        """The final weights, written by the first process and received by the others; a description of them."""
+        words = self.world.once(self._write_final, during="writing the final weights")
+        self.world.share(list(model_tensors(self.model).values()))
+        self.model.eval()
+        return words
+
+    def _write_final(self) -> str:
         """Writes the final weights: the average if it validates better than the best checkpoint, else the latter."""
         tensors, words, validation = self._best_weights()
         if self.config.average > 1:
@@ -311,7 +377,7 @@ class _Run:
                 restore_model(self.model, average(weights.values()), source="the average")
                 averaged = self._measure()
                 best = past.best(self.history)
-                self._row("average", dict(averaged.metrics))
+                self._write(self._figures("average", averaged.metrics))
                 if best is None or averaged.value <= best.value:
                     tensors, validation = model_tensors(self.model), averaged
                     words = f"average of the checkpoints of steps {', '.join(map(str, weights))}"
@@ -325,7 +391,6 @@ class _Run:
         }
         save_final(self.folder, tensors, {"weights": words, "step": self.step, **figures})
         restore_model(self.model, tensors, source=self.folder)
-        self.model.eval()
         return words
 
     def _best_weights(self) -> tuple[Mapping[str, Tensor], str, Validation | None]:

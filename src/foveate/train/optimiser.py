@@ -1,6 +1,6 @@
 """AdamW, and its state as named tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,17 @@ def restore_optimiser(
         if not all(value.dtype.is_floating_point for value in state.values()):
             raise DataError(f"The optimiser's state in {source} has no numbers for {name}. Resume from a copy.")
         optimiser.state[parameter] = {quantity: value.to(parameter.device) for quantity, value in state.items()}
+
+
+def begin_moments(optimiser: torch.optim.Optimizer, names: Sequence[str]) -> None:
+    """Makes the state of these names, as in `optimiser_tensors`, where it is missing, to be filled."""
+    parameters = dict(_named(optimiser))
+    for key in names:
+        name, _, quantity = key.rpartition("/")
+        parameter = parameters[name]
+        size = () if quantity == "step" else parameter.shape
+        empty = torch.zeros(size, dtype=torch.float32 if quantity == "step" else parameter.dtype)
+        optimiser.state[parameter].setdefault(quantity, empty.to(parameter.device))
 
 
 def _count_writes(optimiser: torch.optim.Optimizer, *arguments: Any) -> None:

@@ -22,6 +22,11 @@ class TrainConfig:
     eps: float = setting(1e-8, "AdamW's guard against division by zero")
     clip_norm: float | None = setting(1.0, "longest gradient, in the Euclidean norm over all weights; none: any length")
     accumulate: int = setting(1, "batches whose gradients make one update")
+    reduction: Literal["fast", "exact"] = setting(
+        "fast",
+        "how the gradients of accumulated batches are added; exact: as integers, whose sum has the same bits for any "
+        "number of processes",
+    )
     precision: Literal["float32", "bfloat16"] = setting(
         "float32", "bfloat16: products in half precision, weights stay float32"
     )
@@ -34,11 +39,12 @@ class TrainConfig:
     average: int = setting(1, "checkpoints whose weights are averaged at the end; 1: the best one alone")
     average_of: Literal["last", "best"] = setting("last", "which checkpoints are averaged")
     log_every: int = setting(50, "updates between rows of metrics.jsonl")
+    stall_seconds: float = setting(60.0, "with several processes, the time after which one that hangs ends the run")
     seed: int = setting(0, "seed of the dropout noise")
 
     def __post_init__(self) -> None:
         require_counts(self, "steps", "accumulate", "validate_every", "save_every", "keep", "average", "log_every")
-        for name in ("max_minutes", "clip_norm", "patience", "learning_rate", "eps"):
+        for name in ("max_minutes", "clip_norm", "patience", "learning_rate", "eps", "stall_seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be more than 0, got {value}")

@@ -1,7 +1,7 @@
 """Conditions for continuing a run: one process at a time, and the configuration of its start."""
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,19 @@ import torch
 from foveate import native
 from foveate.errors import UsageError
 from foveate.storage.symbolic_link import open_own
+from foveate.suggestion import counted
+from foveate.train.history import Validation
+from foveate.train.recipe import TrainConfig
 
 try:
     import fcntl
 except ImportError:  # Windows does not have these locks; users must avoid two processes in one folder
     fcntl = None  # type: ignore[assignment]
 
-HARMLESS = ("train.max_minutes", "train.log_every", "train.keep", "data.processes")
+HARMLESS = ("train.max_minutes", "train.log_every", "train.keep", "train.stall_seconds", "data.processes")
 """Settings that do not change the weights of a given step."""
+EARLIER = {"train": {"reduction": "fast", "stall_seconds": 60.0}}
+"""The values that held before these were settings."""
 EXTENDING = ("train.steps", "train.patience", *HARMLESS)
 """Settings that may change when a run continues, because they determine its end."""
 
@@ -43,12 +48,14 @@ def require_same(
     *,
     accept_changes: bool = False,
     accepted: Collection[str] = (),
+    world: int = 1,
 ) -> list[str]:
     """Sentences about harmless or accepted differences between a checkpoint and the present run.
 
     Raises UsageError for any other difference.
     """
-    changes = differences(state["configuration"], configuration)
+    begun = {**state["configuration"], "train": {**EARLIER["train"], **state["configuration"].get("train", {})}}
+    changes = differences(begun, configuration)
     serious = {path: change for path, change in changes.items() if path not in {*HARMLESS, *accepted}}
     if serious and not accept_changes:
         listed = "\n".join(f"  {path}: {change}" for path, change in serious.items())
@@ -64,11 +71,34 @@ def require_same(
     if state["threads"] != torch.get_num_threads():
         notes.append(
             f"The checkpoint was made with {state['threads']} threads, this run has {torch.get_num_threads()}: "
-            "last bits may differ."
+            f"last bits may differ. --threads {state['threads']} keeps them."
+        )
+    if world != state.get("world", 1) and configuration["train"]["reduction"] == "fast":
+        notes.append(
+            f"The checkpoint was made by {counted(state.get('world', 1), 'process')}, this run has {world}: with "
+            'train.reduction = "fast" last bits may differ.'
         )
     if state.get("native", native.in_use()) != native.in_use():
         notes.append(OTHER_NOISE if native.in_use() else OTHER_NOISE_WITHOUT.format(state=native.state()))
     return notes
+
+
+def other_rate(config: TrainConfig, step: int, history: Sequence[Validation], planned: object) -> str:
+    """A sentence on a learning rate that changes because the run has another number of steps than `planned`; empty if
+    it does not.
+    """
+    schedule, base, steps = config.schedule, config.learning_rate, config.steps
+    if not isinstance(planned, int):
+        return ""
+    before = base * schedule.factor(step, planned, history)
+    now = base * schedule.factor(step + 1, steps, history)
+    as_planned = base * schedule.factor(step + 1, max(planned, step + 1), history)
+    if planned == steps or now == as_planned:
+        return ""
+    kind = type(schedule).__name__.lower()
+    return (
+        f"The {kind} schedule now spans all {steps:,} steps: the learning rate changes from {before:.1e} to {now:.1e}."
+    )
 
 
 OTHER_NOISE = (
@@ -87,7 +117,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
     >>> differences({"train": {"steps": 10, "seed": 0}}, {"train": {"steps": 20, "seed": 0}, "reader": None})
     {'train.steps': '10 → 20'}
     """
-    old, new = dict(_flatten(before)), dict(_flatten(now))
+    old, new = dict(flat(before)), dict(flat(now))
     absent = "not set"
     return {
         path: f"{old.get(path, absent)} → {new.get(path, absent)}"
@@ -96,9 +126,10 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a configuration by dotted path."""
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from _flatten(inner, f"{path}.{key}" if path else str(key))
+            yield from flat(inner, f"{path}.{key}" if path else str(key))
     else:
         yield path, list(value) if isinstance(value, tuple) else value

@@ -38,7 +38,8 @@ class OpenWindow:
 class State:
     """The state of training without the weights and the moments.
 
-    `native` is missing in checkpoints of earlier versions, and these have `tuning.rates`, which chose attention paths.
+    `native` and `world` are missing in checkpoints of earlier versions, and these have `tuning.rates`, which chose
+    attention paths.
     """
 
     format: int
@@ -53,6 +54,7 @@ class State:
     threads: int
     torch: str
     native: bool | None = None
+    world: int = 1
 
     def __post_init__(self) -> None:
         for name in ("step", "tokens", "seconds", "log_bytes", "threads"):

@@ -1,12 +1,14 @@
 """One update of the weights: the gradients of some batches are checked, clipped and applied."""
 
 import contextlib
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from foveate.errors import DataError
@@ -14,29 +16,39 @@ from foveate.train.history import Validation
 from foveate.train.noise import noise_seed, reseed
 from foveate.train.optimiser import adamw
 from foveate.train.recipe import TrainConfig
+from foveate.train.reduction import summation
+from foveate.train.tally import Report, Table
 from foveate.train.trainable import Loss, Trainable
+from foveate.train.world import ALONE, World
 
 
 @dataclass(frozen=True, kw_only=True)
 class Updated:
-    """The figures of an update: the sum of the loss and its count, the gradient's norm before clipping, the rate."""
+    """The figures of an update: the sum of the loss and its count, the gradient's norm before clipping, the rate.
+
+    `stop` says whether any process was asked to stop, and `seconds` is the clock of the first one.
+    """
 
     losses: Sequence[Loss]
     total: float
     count: int
     norm: float
     learning_rate: float
+    stop: bool
+    seconds: float
 
 
 class Updater:
     """gradient of Σ loss / Σ count → finite? → clip → AdamW
 
-    Accumulated batches of any size therefore give exactly the update of one large batch.
+    Accumulated batches of any size therefore give exactly the update of one large batch. Of the batches of an update,
+    rank r of a world of n computes every n-th one, from number r: order and noise are the same in every world.
     """
 
-    def __init__(self, task: Trainable, config: TrainConfig) -> None:
+    def __init__(self, task: Trainable, config: TrainConfig, world: World = ALONE) -> None:
         self.task = task
         self.config = config
+        self.world = world
         self.optimiser = adamw(
             task.model,
             learning_rate=config.learning_rate,
@@ -46,8 +58,12 @@ class Updater:
         )
         self.parameters = [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
         self.device = self.parameters[0].device
+        self.sum = summation(self.parameters, config.reduction, config.accumulate, world)
+        self._unit = 0.0
 
-    def __call__(self, step: int, history: Sequence[Validation]) -> Updated:
+    def __call__(
+        self, step: int, history: Sequence[Validation], *, stop: bool = False, seconds: float = 0.0
+    ) -> Updated:
         """Make update number `step`, from 1. Raises DataError, without changing weights, for values that are not
         finite.
         """
@@ -55,26 +71,61 @@ class Updater:
         rate = config.learning_rate * config.schedule.factor(step, config.steps, history)
         # Gradients are divided by an estimate of the update's count, which is corrected together with the clipping: at
         # most one pass over the gradients, and none for a single batch without clipping.
-        batches: list[Any] = []
+        batches: dict[int, Any] = {}
         losses: list[Loss] = []
-        guess = 0
-        for index in range((step - 1) * config.accumulate, step * config.accumulate):
-            batches.append(self.task.batch(index))
-            losses.append(self._loss(batches[-1], index))
+        peaks: list[float] = []
+        guess = 0.0 if self._is_plain else self.unit
+        first = (step - 1) * config.accumulate
+        for index in range(first + self.world.rank, first + config.accumulate, self.world.size):
+            batches[index] = self.task.batch(index)
+            losses.append(self._loss(batches[index], index))
             guess = guess or max(losses[0].count, 1) * config.accumulate
             losses[-1].total.backward(gradient=losses[-1].total.new_full((), 1 / guess))
-        count = sum(loss.count for loss in losses)
+            peaks.append(self.sum.add())
+        report = Report(losses=losses, peaks=peaks, stop=stop, seconds=seconds)
+        if self.world.size > 1:
+            report = Table(config.accumulate, losses[0]).agreed(report, self.world)
+        count = sum(loss.count for loss in report.losses)
         correction = guess / max(count, 1)
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        norm = float(get_total_norm(gradients, foreach=True)) * correction
-        total = float(sum(loss.total.detach() for loss in losses))
+        total = float(sum(loss.total.detach() for loss in report.losses))
+        norm = math.nan
+        if math.isfinite(total) and all(peak < self.sum.largest for peak in report.peaks):
+            gradients = self.sum.finish()
+            norm = float(get_total_norm(gradients, foreach=True)) * correction
         if not (math.isfinite(norm) and math.isfinite(total)):
             self.optimiser.zero_grad(set_to_none=True)
-            raise self._not_finite(step, batches, losses, norm, rate)
+            raise self._not_finite(step, batches, report, norm, rate)
         if config.clip_norm is not None and norm > config.clip_norm:
             correction *= config.clip_norm / norm
         self._apply(gradients, correction, rate)
-        return Updated(losses=losses, total=total, count=count, norm=norm, learning_rate=rate)
+        return Updated(
+            losses=report.losses,
+            total=total,
+            count=count,
+            norm=norm,
+            learning_rate=rate,
+            stop=report.stop,
+            seconds=report.seconds,
+        )
+
+    @property
+    def unit(self) -> float:
+        """The estimate of an update's count for all updates and ranks: from the first batch, a power of two, by which
+        floating-point numbers are divided without rounding.
+        """
+        if not self._unit:
+            buffers = [buffer.clone() for buffer in self.task.model.buffers()]
+            with torch.no_grad():
+                count = self._loss(self.task.batch(0), 0).count
+                for buffer, before in zip(self.task.model.buffers(), buffers, strict=True):
+                    buffer.copy_(before)
+            self._unit = 2.0 ** math.ceil(math.log2(max(count, 1) * self.config.accumulate))
+        return self._unit
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether autograd alone adds up the gradients."""
+        return self.world.size == 1 and math.isinf(self.sum.largest)
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """The precision of the forward pass, in training and in validation."""
@@ -87,7 +138,7 @@ class Updater:
         with self.autocast():
             return self.task.loss(batch)
 
-    def _apply(self, gradients: list[torch.Tensor], factor: float, rate: float) -> None:
+    def _apply(self, gradients: list[Tensor], factor: float, rate: float) -> None:
         if factor != 1.0:
             torch._foreach_mul_(gradients, factor)
         for group in self.optimiser.param_groups:
@@ -95,16 +146,29 @@ class Updater:
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
 
-    def _not_finite(
-        self, step: int, batches: Sequence[Any], losses: Sequence[Loss], norm: float, rate: float
-    ) -> DataError:
-        values = [float(loss.total.detach()) for loss in losses]
-        guilty = [(value, batch) for value, batch in zip(values, batches, strict=True) if not math.isfinite(value)]
-        what = f"the loss is {guilty[0][0]}" if guilty else f"the gradient's norm is {norm}"
-        names = "; ".join(self.task.describe(batch) for batch in ([batch for _, batch in guilty] or batches))
+    def _not_finite(self, step: int, batches: Mapping[int, Any], report: Report, norm: float, rate: float) -> DataError:
+        first = (step - 1) * self.config.accumulate
+        values = {first + place: float(loss.total.detach()) for place, loss in enumerate(report.losses)}
+        guilty = [index for index, value in values.items() if not math.isfinite(value)]
+        large = [first + place for place, peak in enumerate(report.peaks) if not peak < self.sum.largest]
+        what = f"the gradient's norm is {norm}"
+        if guilty:
+            what = f"the loss is {values[guilty[0]]}"
+        elif large:
+            peak = report.peaks[large[0] - first]
+            what = f"the gradient has the entry {peak:.3g}"
+            if math.isfinite(peak):
+                what += f', and train.reduction = "exact" adds entries below {self.sum.largest:.3g}'
+            guilty = large
+        described = {index: self.task.describe(batches[index]) for index in guilty or values if index in batches}
+        texts = self.world.gather(json.dumps(list(described.items())))
+        pairs = sorted(pair for text in texts for pair in json.loads(text))
+        names = "; ".join(description for _, description in pairs)
         precision = ', precision = "float32"' if self.config.precision == "bfloat16" else ""
-        return DataError(
+        error = DataError(
             f"At step {step:,} {what}; the weights were not updated. The batch: {names}. "
             f"Look at these examples, or start again with a lower learning_rate (here {rate:.2g}), "
             f"more warm-up{precision} or a smaller clip_norm; resuming alone reaches the same batch again."
         )
+        error.shared = True
+        return error

@@ -1,0 +1,218 @@
+"""The processes of a run: each knows its rank, and all agree on sums, on what the first one read, and on when to stop.
+
+`ALONE` is a run of one process, which is every run that torchrun did not start. `joined` reads torchrun's variables.
+The first rank alone reads and writes the run's folder; the others receive what they need from it.
+"""
+
+import contextlib
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from foveate.errors import DataError, FoveateError, PeerError, SetupError, UsageError
+from foveate.train.pulse import APPEARANCE, Pulse
+
+VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""The variables by which torchrun, and launchers that follow it, describe a process."""
+PATIENT = timedelta(days=7)
+"""torch's own time limit of a collective operation. `Pulse` watches instead, and knows who is late."""
+Answer = TypeVar("Answer")
+
+
+class World:
+    """A run of one process, and the interface of all: `rank` from 0, of `size` processes."""
+
+    rank, size = 0, 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process reads, writes and prints."""
+        return self.rank == 0
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether the program that started the processes has ended."""
+        return False
+
+    def once(self, work: Callable[[], Answer], *, during: str = "") -> Answer:
+        """The answer of `work`, done by the first rank alone: plain data, which all ranks return.
+
+        All ranks raise the FoveateError that it raises. `during` names the work for messages.
+        """
+        return work()
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of the tensors of all ranks, in place."""
+        return tensor
+
+    def share(self, tensors: Sequence[Tensor]) -> None:
+        """Overwrites the tensors with those of the first rank."""
+
+    def gather(self, text: str) -> list[str]:
+        """The texts of all ranks, by rank."""
+        return [text]
+
+    def require_equal(self, facts: Mapping[str, Any]) -> None:
+        """Raises UsageError where a rank has other facts (versions, settings, digests of data) than the first one."""
+
+    def computing(self, limited: bool = True) -> None:
+        """Tells the watch of the other ranks that a new piece of work begins; a limited one is an update's."""
+
+    def watch(self, seconds: float) -> None:
+        """Sets the seconds after which a rank that makes no progress counts as stalled."""
+
+
+ALONE = World()
+
+
+class Ranks(World):
+    """Several processes, one of them this one, connected by gloo and, with a GPU, by NCCL."""
+
+    def __init__(self, rank: int, size: int, pulse: Pulse) -> None:
+        self.rank, self.size, self._pulse = rank, size, pulse
+        self._launcher = os.getppid()
+
+    @property
+    def is_orphan(self) -> bool:
+        return os.getppid() != self._launcher
+
+    def once(self, work: Callable[[], Answer], *, during: str = "") -> Answer:
+        message, error = "", None
+        if self.is_first:
+            self._pulse.computes(during or "its part", limited=False)
+            try:
+                message = json.dumps({"answer": work()})
+            except FoveateError as raised:
+                error = raised
+                message = json.dumps({"code": raised.exit_code, "error": str(raised)})
+        reply = json.loads(self._first_text(message))
+        if "error" in reply:
+            error = error or ERRORS.get(reply["code"], UsageError)(reply["error"])
+            error.shared = True
+            raise error
+        answer: Answer = reply["answer"]
+        return answer
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        with self._waiting():
+            dist.all_reduce(tensor)
+        return tensor
+
+    def share(self, tensors: Sequence[Tensor]) -> None:
+        with self._waiting(), torch.no_grad():
+            for tensor in tensors:
+                whole = tensor.detach() if tensor.is_contiguous() else tensor.detach().contiguous()
+                dist.broadcast(whole, 0)
+                if whole.data_ptr() != tensor.data_ptr():
+                    tensor.copy_(whole)
+
+    def gather(self, text: str) -> list[str]:
+        content = text.encode()
+        sizes = torch.zeros(self.size, dtype=torch.int64)
+        sizes[self.rank] = len(content)
+        longest = int(self.sum(sizes).max())
+        table = torch.zeros(self.size, longest, dtype=torch.uint8)
+        table[self.rank, : len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else 0
+        self.sum(table)
+        return [bytes(row[:size].tolist()).decode() for row, size in zip(table, sizes.tolist(), strict=True)]
+
+    def require_equal(self, facts: Mapping[str, Any]) -> None:
+        place = {"host": platform.node(), "process": os.getpid()}
+        all_facts = [json.loads(text) for text in self.gather(json.dumps({**facts, **place}))]
+        first = all_facts[0]
+        wrong = [
+            f"rank {rank} ({theirs['host']}, process {theirs['process']}): {name} is {theirs[name]}, "
+            f"rank 0 has {first[name]}"
+            for rank, theirs in enumerate(all_facts)
+            for name in facts
+            if theirs[name] != first[name]
+        ]
+        if wrong:
+            listed = "\n".join(f"  {line}" for line in wrong[:8])
+            error = UsageError(
+                f"The processes of this run are not alike, so that it was not begun:\n{listed}\n"
+                "Give all of them the same program, settings and data."
+            )
+            error.shared = True
+            raise error
+
+    def computing(self, limited: bool = True) -> None:
+        self._pulse.computes("an update" if limited else "its beginning", limited=limited)
+
+    def watch(self, seconds: float) -> None:
+        self._pulse.limit = seconds
+
+    def _first_text(self, message: str) -> str:
+        """The first rank's message."""
+        content = bytearray(message.encode())
+        size = torch.tensor(len(content))
+        self.share([size])
+        letters = torch.zeros(int(size), dtype=torch.uint8)
+        if self.is_first:
+            letters.copy_(torch.frombuffer(content, dtype=torch.uint8))
+        self.share([letters])
+        return bytes(letters.tolist()).decode()
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        self._pulse.waits()
+        try:
+            yield
+        except RuntimeError as error:  # gloo and NCCL have no class of their own for a closed connection
+            raise lost(self.rank) from error
+
+
+ERRORS = {kind.exit_code: kind for kind in (UsageError, DataError, SetupError)}
+
+
+def lost(rank: int) -> PeerError:
+    """The error of a rank whose connection to another one broke."""
+    problem = PeerError(
+        f"Another process of this run has ended, so that rank {rank} of it stops. `foveate resume` continues from the "
+        "last checkpoint."
+    )
+    problem.shared = True
+    return problem
+
+
+def launched() -> bool:
+    """Whether a launcher such as torchrun started this process as one of several."""
+    return all(name in os.environ for name in VARIABLES) and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def restarts() -> int:
+    """The number of starts of this process by torchrun before this one."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) if launched() else 0
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[World]:
+    """The world of this process: `ALONE`, or that of the variables that torchrun sets.
+
+    Raises PeerError if the other processes do not appear.
+    """
+    if not launched():
+        yield ALONE
+        return
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    try:
+        store = next(dist.rendezvous("env://", rank, size, timeout=timedelta(seconds=APPEARANCE)))[0]
+    except RuntimeError as error:
+        raise lost(rank) from error
+    with Pulse(store, rank, size) as pulse:
+        world = Ranks(rank, size, pulse)
+        kinds = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        try:
+            dist.init_process_group(kinds, store=store, rank=rank, world_size=size, timeout=PATIENT)
+        except RuntimeError as error:
+            raise lost(rank) from error
+        yield world
+        world.gather("")  # all are done, so that the first rank may end, in which the others' store lives
+    dist.destroy_process_group()
