@@ -17,7 +17,7 @@ import torch
 from foveate.config import build, to_dict
 from foveate.storage.checkpoint import load_weights, save_final
 from foveate.storage.run import create_run, read_run
-from foveate.tasks.translate.head import GuideConfig
+from foveate.tasks.translate.alignment_head import GuideConfig
 from foveate.tasks.translate.task import DataConfig, TranslateConfig
 
 

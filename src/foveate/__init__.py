@@ -81,6 +81,7 @@ _PACKAGES = (
     "export",
     "hugging_face",
     "inspect",
+    "light",
     "machine",
     "metrics",
     "models",

@@ -9,6 +9,7 @@ from foveate import errors as errors
 from foveate import export as export
 from foveate import hugging_face as hugging_face
 from foveate import inspect as inspect
+from foveate import light as light
 from foveate import machine as machine
 from foveate import metrics as metrics
 from foveate import models as models

@@ -15,8 +15,8 @@ from foveate.attention import Attention, LocalPredictiveConfig, record
 from foveate.data.batch import Batch, PairBatch
 from foveate.models import BahdanauConfig, LuongConfig, ModelConfig, Seq2Seq, TransformerConfig
 from foveate.nn import BlockConfig
-from foveate.tasks.translate.alignment_head import Head
-from foveate.tasks.translate.head import GuideConfig, guidance, guided_weights
+from foveate.tasks.translate.alignment_head import GuideConfig, Head
+from foveate.tasks.translate.head import guidance, guided_weights
 from foveate.tasks.translate.task import DataConfig, TranslateConfig, TranslateTask
 from foveate.train import TrainConfig, fit
 from foveate.train.log import Quiet

@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 from foveate import Translator
-from foveate.tasks.translate.head import GuideConfig
+from foveate.tasks.translate.alignment_head import GuideConfig
 
 HERE = Path(__file__).parents[2] / "examples/english_french"
 

@@ -13,7 +13,8 @@ from foveate.config import build
 from foveate.data.tokeniser import CharacterTokeniser
 from foveate.storage.checkpoint import model_tensors, save_final
 from foveate.storage.run import create_run
-from foveate.tasks.translate.task import TOKENISERS, TranslateConfig, build_model
+from foveate.tasks.translate.run_tokeniser import TOKENISERS
+from foveate.tasks.translate.task import TranslateConfig, build_model
 
 Refused = Callable[..., tuple[int, str]]
 TRAIN_SETTINGS = (

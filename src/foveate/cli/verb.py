@@ -17,11 +17,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    task, corpus = _task(arguments), any(given(arguments, name) for name in CORPUS)
+    if not corpus and task.quick(arguments):
+        return 0
     from foveate.cli.setup import prepare_machine
 
     prepare_machine(arguments, quiet=True)
-    side = _task(arguments).side
-    if any(given(arguments, name) for name in CORPUS):
+    side = task.side
+    if corpus:
         from foveate.tasks.corpus_part import answer_corpus
 
         answer_corpus(side, arguments)

@@ -75,6 +75,7 @@ class Entry:
         reads_columns: bool = True,
         keeps_test: bool = False,
         looks: Collection[str] = (),
+        quick: Callable[[argparse.Namespace], bool] = lambda arguments: False,
     ) -> None:
         self.name, self.home, self.summary, self.verb = name, home, summary, verb
         self.files = files
@@ -91,6 +92,8 @@ class Entry:
         """Whether a run has test data, which `foveate evaluate` scores where no file is named."""
         self.looks = looks
         """Options of `foveate look` that only some tasks have."""
+        self.quick = quick
+        """Answers the command without torch if it can, and says whether it has."""
 
     @property
     def first(self) -> str:

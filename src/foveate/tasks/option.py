@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def corpus_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--merge", action="store_true", help="join the N parts in FILE.parts")
 
 
-def chunks(texts: list[str]) -> Iterator[list[str]]:
+def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
     """The texts of the command line, or the lines of standard input, some at a time."""
     from foveate.data.text import read_lines
 

@@ -100,17 +100,6 @@ def require_kind(folder: Path | str, *kinds: str) -> str:
     return kind
 
 
-def require_digests(run: Path, digests: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """Raises DataError when a file is another run's; digests by file name."""
-    for name, digest in digests.items():
-        if expected.get(name, digest) != digest:
-            what = "tokeniser" if name.endswith("tokeniser.json") else "file"
-            raise DataError(
-                f"{run / name} is not the {what} that this model was trained with: its digest is {digest[:12]}…, "
-                f"the run's {expected[name][:12]}…. Restore the file of this run."
-            )
-
-
 def trained(folder: Path, make: Callable[[], Model], note: Callable[[str], None]) -> Model:
     """The model of `make` with the trained weights of a run; of an unfinished run, those of its best checkpoint.
 

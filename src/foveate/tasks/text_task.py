@@ -19,7 +19,8 @@ from foveate.data.tokeniser import EOS, Tokeniser, TokeniserConfig, load_tokenis
 from foveate.errors import DataError
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import counted
-from foveate.tasks.run_model import require_digests, saved, trained, within_run
+from foveate.tasks.run_digest import require_digests
+from foveate.tasks.run_model import saved, trained, within_run
 
 TOKENISER = "text.tokeniser.json"
 Config = TypeVar("Config", bound=Any)

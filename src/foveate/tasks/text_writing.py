@@ -25,7 +25,8 @@ from foveate.nn.precision import set_precision
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import listing
 from foveate.tasks.held_out import Parts
-from foveate.tasks.run_model import require_digests, require_positions, saved, seeded, trained, within_run
+from foveate.tasks.run_digest import require_digests
+from foveate.tasks.run_model import require_positions, saved, seeded, trained, within_run
 
 PARTS = ("train", "valid")
 Task = TypeVar("Task", bound="WritingTask")

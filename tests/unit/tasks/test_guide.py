@@ -10,8 +10,8 @@ from foveate.data.text import Pair
 from foveate.data.tokeniser import CharacterTokeniser, WordTokeniser
 from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, FixedContextConfig, LuongConfig, TransformerConfig
-from foveate.tasks.translate.alignment_head import Head
-from foveate.tasks.translate.head import GuideConfig, guidance, linked_tokens, require_guidable
+from foveate.tasks.translate.alignment_head import GuideConfig, Head
+from foveate.tasks.translate.head import guidance, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import Links
 from foveate.tasks.translate.task import DataConfig, TranslateConfig, TranslateTask
 

@@ -29,7 +29,8 @@ from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.nn.embed import Input
 from foveate.nn.loss import Loss, mixed_cross_entropy
 from foveate.tasks.labelling import LABELS, LabellingConfig, LabellingTask, Pretrained
-from foveate.tasks.run_model import require_digests, seeded
+from foveate.tasks.run_digest import require_digests
+from foveate.tasks.run_model import seeded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,8 @@ from foveate.tasks.molecule.property_target import (
     single_values,
     unscored,
 )
-from foveate.tasks.run_model import require_digests, require_seed, seeded, within_run
+from foveate.tasks.run_digest import require_digests
+from foveate.tasks.run_model import require_seed, seeded, within_run
 
 PARTS = ("train", "valid", "test")
 DESCRIPTORS = "data/descriptors.npz"

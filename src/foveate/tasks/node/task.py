@@ -25,7 +25,8 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import file_digest
 from foveate.storage.run import read_run
 from foveate.suggestion import counted, listing
-from foveate.tasks.run_model import require_digests, require_seed, require_smoothing, seeded, within_run
+from foveate.tasks.run_digest import require_digests
+from foveate.tasks.run_model import require_seed, require_smoothing, seeded, within_run
 
 GRAPH = "data/graph.npz"
 """The file of a run with its graph and its splits."""

@@ -21,7 +21,8 @@ from foveate.errors import DataError
 from foveate.models.tagger import FrameTagger
 from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.tasks.labelling import LABELS, LabellingTask, Pretrained
-from foveate.tasks.run_model import require_digests, seeded
+from foveate.tasks.run_digest import require_digests
+from foveate.tasks.run_model import seeded
 from foveate.tasks.tag.task import TagConfig
 
 TRANSITIONS = "transitions.json"

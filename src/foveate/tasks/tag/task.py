@@ -34,7 +34,8 @@ from foveate.errors import DataError
 from foveate.models import BERTConfig
 from foveate.models.tagger import PieceTagger, Tagger, TaggerConfig
 from foveate.tasks.labelling import LABELS, LabellingConfig, LabellingTask, Pretrained
-from foveate.tasks.run_model import require_digests, seeded
+from foveate.tasks.run_digest import require_digests
+from foveate.tasks.run_model import seeded
 
 WORDS, CHARACTERS, PIECES = "word.tokeniser.json", "character.tokeniser.json", "piece.tokeniser.json"
 

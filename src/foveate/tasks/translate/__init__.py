@@ -27,6 +27,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     corpus_arguments(parser)
 
 
+def quick(arguments: argparse.Namespace) -> bool:
+    from foveate.tasks.translate.quick_answer import answer
+
+    return answer(arguments)
+
+
 TASK = Entry(
     name="translate",
     home=__name__,
@@ -43,6 +49,7 @@ TASK = Entry(
         "source": "test pairs for translation; by default the validation pairs",
         "target": "target side of the test pairs",
     },
+    quick=quick,
     lengths={"source_length": "tokens of a source (default 30)", "target_length": "tokens of a target (default 30)"},
     verb=Verb(
         name="translate",

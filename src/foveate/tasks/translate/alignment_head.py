@@ -1,7 +1,9 @@
-"""The name of the cross-attention that serves as alignment."""
+"""The choice of the cross-attention that serves as alignment."""
 
 from dataclasses import dataclass
 from typing import Literal
+
+from foveate.config import setting
 
 Moment = Literal["producing", "consuming"]
 
@@ -43,3 +45,21 @@ class Head:
     def __str__(self) -> str:
         layer = "" if self.layer is None else f"layer {self.layer}, "
         return f"{layer}{'mean of heads' if self.head is None else f'head {self.head}'}, {self.when}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuideConfig:
+    """The attention that follows the links of the data, and the weight of this loss. Without links it is unused."""
+
+    weight: float = setting(1.0, "of guidance beside the cross-entropy of the words")
+    layer: int | None = setting(None, "the decoder's layer that is guided, from 0; none: the one before the last")
+    head: int | None = setting(None, "the head that is guided, from 0; none: the mean of the layer's heads")
+    when: Moment = setting("producing", "guide the row that produces a word, or the one that consumes it")
+
+    def __post_init__(self) -> None:
+        if not self.weight > 0:
+            raise ValueError(f"weight must be above 0, got {self.weight}. Leave the links out to train without")
+
+    @property
+    def place(self) -> Head:
+        return Head(self.layer, self.head, self.when)

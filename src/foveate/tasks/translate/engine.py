@@ -11,6 +11,7 @@ from foveate.decode import DecodeConfig, Hypothesis, Stepper, beam_size, decode
 from foveate.errors import UsageError
 from foveate.export import CTranslate2Engine, ctranslate2_refusals, onnx_engine, onnx_refusals
 from foveate.models import Seq2Seq
+from foveate.tasks.translate.translation import length_limit
 
 EngineName = Literal["auto", "own", "ctranslate2", "ctranslate2-int8", "onnx"]
 ENGINES: tuple[str, ...] = get_args(EngineName)
@@ -97,6 +98,5 @@ def availability(model: Seq2Seq | None = None) -> dict[str, str]:
 
 
 def length_limits(model: Seq2Seq, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[int]:
-    """The most tokens of each hypothesis: twice as many as its source has, and ten."""
-    most = min(config.max_length, model.max_length or config.max_length)
-    return [min(2 * len(source) + 10, most) for source in sources]
+    """The most tokens of each hypothesis, within the model's positions."""
+    return [min(length_limit(len(source), config), model.max_length or config.max_length) for source in sources]

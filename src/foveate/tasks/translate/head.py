@@ -1,7 +1,6 @@
 """The cross-attention that serves as alignment, and a loss that teaches it to follow known links."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -10,11 +9,10 @@ from torch import Tensor, nn
 from foveate.attention import Attention, AttentionRecord
 from foveate.attention.claim import restriction
 from foveate.attention.record import Recording
-from foveate.config import setting
 from foveate.data.batch import PairBatch
 from foveate.errors import UsageError
 from foveate.inspect.trace.site import titled
-from foveate.tasks.translate.alignment_head import Head, Moment
+from foveate.tasks.translate.alignment_head import Head
 
 SMALLEST = 1e-9
 """A weight counts as no less: a link outside of a window costs something and teaches nothing, instead of infinity."""
@@ -49,24 +47,6 @@ def choose(records: Sequence[AttentionRecord], head: Head) -> Float[Tensor, "bat
             "counted from 0."
         )
     return weights[:, head.head]
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuideConfig:
-    """The attention that follows the links of the data, and the weight of this loss. Without links it is unused."""
-
-    weight: float = setting(1.0, "of guidance beside the cross-entropy of the words")
-    layer: int | None = setting(None, "the decoder's layer that is guided, from 0; none: the one before the last")
-    head: int | None = setting(None, "the head that is guided, from 0; none: the mean of the layer's heads")
-    when: Moment = setting("producing", "guide the row that produces a word, or the one that consumes it")
-
-    def __post_init__(self) -> None:
-        if not self.weight > 0:
-            raise ValueError(f"weight must be above 0, got {self.weight}. Leave the links out to train without")
-
-    @property
-    def place(self) -> Head:
-        return Head(self.layer, self.head, self.when)
 
 
 def guidance(

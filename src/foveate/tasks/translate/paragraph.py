@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from foveate.data.parallel import ParallelData
-from foveate.decode import DecodeConfig
+from foveate.data.tokeniser import Tokeniser
 from foveate.errors import DataError, SetupError
+from foveate.search import DecodeConfig
+from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.translation import Translation
-from foveate.tasks.translate.use import Translator
+
+if TYPE_CHECKING:
+    from foveate.inspect.alignment import Alignment
 
 SEVERAL = re.compile(r"[.!?…。！？؟۔।][\"'”’»)\]]*\s+\S|[。！？].")
 """A text that does not match has one sentence at most, so no package is needed."""
@@ -44,12 +48,27 @@ class Paragraph:
         return all(part.finished for part in self.parts)
 
 
+@runtime_checkable
+class LineTranslator(Protocol):
+    """A translator, with torch or without."""
+
+    source_tokeniser: Tokeniser
+    config: DecodeConfig
+    head: Head
+
+    def translate(
+        self, texts: list[str], *, config: DecodeConfig | None = None, first: int = 0
+    ) -> list[Translation]: ...
+
+    def align(self, translations: list[Translation], head: Head | None = None) -> list["Alignment"]: ...
+
+
 class ParagraphTranslator:
     """Translates texts of several sentences one by one, if the model was trained on single sentences."""
 
     def __init__(
         self,
-        translator: Translator,
+        translator: LineTranslator,
         run: Path | str | None = None,
         *,
         split: bool = True,
@@ -122,11 +141,13 @@ def _between(parts: Sequence[str]) -> tuple[str, ...]:
     return ("", *gaps[:-1]) if parts else ()
 
 
-def _training_lines(translator: Translator, run: Path) -> Iterator[str]:
+def _training_lines(translator: LineTranslator, run: Path) -> Iterator[str]:
     """Source lines from all parts of a run's training data; none if the run has no data."""
     folder = run / "data" / "train"
     if not folder.exists():
         return
+    from foveate.data.parallel import ParallelData  # imports torch
+
     try:
         data = ParallelData.open(folder)
     except DataError:

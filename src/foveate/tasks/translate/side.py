@@ -32,9 +32,9 @@ from foveate.tasks.stranger import Strangers
 from foveate.tasks.translate import TASK
 from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.pair import Pairs
+from foveate.tasks.translate.run_tokeniser import TOKENISERS
 from foveate.tasks.translate.served_translator import ServedTranslator
 from foveate.tasks.translate.task import (
-    TOKENISERS,
     VALIDATED,
     Forerunner,
     TranslateConfig,
@@ -45,7 +45,7 @@ from foveate.tasks.translate.task import (
 )
 from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_ablator import TranslationAblator
-from foveate.tasks.translate.translation_answering import TranslationAnswering, aligned
+from foveate.tasks.translate.translation_answering import TranslationAnswering, aligned, require_consistent
 from foveate.tasks.translate.translation_size import suggest, suitable_metrics
 from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
 from foveate.tasks.word_alignment import every_head, score_heads, word_alignments
@@ -133,7 +133,9 @@ class TranslateSide(Side):
         print_answers(self.answering(arguments), arguments)
 
     def answering(self, arguments: argparse.Namespace) -> TranslationAnswering:
-        return TranslationAnswering(arguments)
+        require_consistent(arguments)
+        translator = Translator.load(arguments.run, precision=arguments.precision, engine=arguments.engine, note=say)
+        return TranslationAnswering(translator, arguments)
 
     def sight(self, arguments: argparse.Namespace, text: str) -> TranslationSight:
         translator = self.load(arguments.run, precision=arguments.precision)

@@ -15,7 +15,7 @@ from foveate.data.batching import BatchPlan
 from foveate.data.pair_report import Report
 from foveate.data.parallel import ParallelData, prepare
 from foveate.data.shard_plan import ShardPlan, plan_of
-from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig, load_tokeniser
+from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
 from foveate.decode import BeamConfig, DecodeConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
@@ -28,19 +28,19 @@ from foveate.suggestion import listing
 from foveate.tasks.run_model import (
     begin_with,
     keep,
-    require_digests,
     require_seed,
     require_smoothing,
     saved,
     seeded,
     within_run,
 )
-from foveate.tasks.translate.head import GuideConfig, guidance, guided_weights, linked_tokens, require_guidable
+from foveate.tasks.translate.alignment_head import GuideConfig
+from foveate.tasks.translate.head import guidance, guided_weights, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import DataConfig, Pairs
+from foveate.tasks.translate.run_tokeniser import TOKENISERS, load_tokenisers
 
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
 """The figures of `validate`, by which the best checkpoint can be chosen; alignment needs data with links."""
-TOKENISERS = ("source.tokeniser.json", "target.tokeniser.json")
 UNLINKED = (
     "there are no links of validation pairs. Give --links FILE (data.links), of whose pairs some are held out, or "
     "--valid-links FILE (data.valid_links) beside --valid-source"
@@ -233,15 +233,6 @@ def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -
     Raises UsageError when the settings of the model do not go together.
     """
     return seeded(lambda: config.model.build(source_vocab, target_vocab), config.seed)
-
-
-def load_tokenisers(run: Path, digests: Mapping[str, str] | None = None) -> tuple[Tokeniser, Tokeniser]:
-    """The tokenisers of a run. Raises DataError if a file is missing, damaged, or from another run."""
-    source, target = (load_tokeniser(run / name) for name in TOKENISERS)
-    if digests is not None:
-        own = dict(zip(TOKENISERS, (source.digest(), target.digest()), strict=True))
-        require_digests(run, own, digests)
-    return source, target
 
 
 def _plan(data: ParallelData, config: TranslateConfig) -> BatchPlan | ShardPlan:

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from foveate.search import Hypothesis
+from foveate.data.tokeniser import BOS, EOS, Tokeniser
+from foveate.search import DecodeConfig, Hypothesis
+
+END = "</s>"
 
 
 @dataclass(frozen=True)
@@ -22,3 +25,33 @@ class Translation:
     def finished(self) -> bool:
         """False if the best hypothesis reached the length limit."""
         return not self.hypotheses or self.hypotheses[0].finished
+
+
+@dataclass(frozen=True)
+class Forced:
+    """The input of a teacher-forced pass over a translation, and the names of the tokens in an alignment."""
+
+    source: list[int]
+    """With its end."""
+    target: list[int]
+    """With its begin, and its end if the translation has one."""
+    columns: list[str]
+    rows: list[str]
+
+    @classmethod
+    def of(cls, translation: Translation, source_tokeniser: Tokeniser, target_tokeniser: Tokeniser) -> "Forced":
+        best = translation.hypotheses[0].tokens if translation.hypotheses else ()
+        end = [EOS] if translation.finished else []
+        known = target_tokeniser.encode(translation.text) == list(best)
+        names = target_tokeniser.labels(translation.text) if known else target_tokeniser.pieces(best)
+        return cls(
+            source=[*source_tokeniser.encode(translation.source), EOS],
+            target=[BOS, *best, *end],
+            columns=[*source_tokeniser.labels(translation.source), END],
+            rows=[*names, *(END for _ in end)],
+        )
+
+
+def length_limit(length: int, config: DecodeConfig) -> int:
+    """The most tokens of a hypothesis with its end: twice as many as its source has, and ten."""
+    return min(2 * length + 10, config.max_length)

@@ -40,11 +40,12 @@ from foveate.tasks.run_model import require_kind, saved, trained
 from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.engine import Engine, EngineName
 from foveate.tasks.translate.head import choose, crossings
-from foveate.tasks.translate.task import TranslateConfig, build_model, load_tokenisers
-from foveate.tasks.translate.translation import Translation
+from foveate.tasks.translate.run_tokeniser import load_tokenisers
+from foveate.tasks.translate.task import TranslateConfig, build_model
+from foveate.tasks.translate.translation import Forced, Translation
 from foveate.tasks.translate.translation_answer import translation_answer
 
-START, END = "<s>", "</s>"
+START = "<s>"
 GENERATION = "generation_config.json"
 
 
@@ -310,14 +311,8 @@ def trace_of(
 
 def _reread(translator: Translator, translation: Translation) -> tuple[tuple[Batch, Batch], list[str], list[str]]:
     """The batch of a teacher-forced pass over a translation, and the names of its source's and its target's tokens."""
-    best = translation.hypotheses[0].tokens if translation.hypotheses else ()
-    end = [EOS] if translation.finished else []
-    source = [*translator.source_tokeniser.encode(translation.source), EOS]
-    columns = [*translator.source_tokeniser.labels(translation.source), END]
-    tokeniser = translator.target_tokeniser
-    known = tokeniser.encode(translation.text) == list(best)
-    rows = [*(tokeniser.labels(translation.text) if known else tokeniser.pieces(best)), *(END for _ in end)]
-    return (Batch.of([source]), Batch.of([[BOS, *best, *end]])), columns, rows
+    forced = Forced.of(translation, translator.source_tokeniser, translator.target_tokeniser)
+    return (Batch.of([forced.source]), Batch.of([forced.target])), forced.columns, forced.rows
 
 
 def _opening(translator: Translator, observation: Observation, shape: tuple[int, int]) -> tuple[str, int | None] | None:
