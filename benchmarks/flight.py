@@ -1,18 +1,22 @@
 """Batches in flight beside batches that are decoded to their end, under requests that arrive at random.
 
     python benchmarks/flight.py                     # the translator that comes with foveate, beam 4 and greedy
+    python benchmarks/flight.py --trace mixed       # half of the requests are short strings of an interface
     python benchmarks/flight.py --law 10000         # that many sentences in flight give what they give alone
 
 Requests arrive by a Poisson process. The clock is virtual: it is the CPU time of this thread, and jumps to the next
-arrival when nothing is to do, so that other programs on the machine do not matter. Batches wait 5 ms for company and
+arrival when nothing is to do, so that other programs on the machine matter less. Batches wait 5 ms for company and
 hold up to 32 sentences; a flight has 32 places. Load 1.0 is what batches of 32 translate in a closed loop. The goodput
-counts answers within a second.
+counts answers within a second. Beyond the capacity both are also measured with a deadline: batches do not take requests
+that have waited for a second, and a flight drops them.
 """
 
 import argparse
 import collections
+import itertools
 import json
 import lzma
+import math
 import random
 import statistics
 import sys
@@ -23,7 +27,8 @@ from typing import Any
 
 import race
 
-VERSES = Path(__file__).resolve().parents[1] / "examples/data/verses.tsv.xz"
+TREE = Path(__file__).resolve().parents[1]
+VERSES, STRINGS = TREE / "examples/data/verses.tsv.xz", TREE / "viewer/src/strings/en.json"
 WINDOW, BATCH, SOON = 0.005, 32, 1.0
 """Seconds that a batch waits for company, its sentences, and the seconds of a good answer."""
 LOADS = (0.5, 0.8, 1.0, 1.3)
@@ -56,38 +61,68 @@ def verses() -> list[str]:
     return [line[column] for column in (2, 1) for line in lines if SHORT < len(line[column]) < LONG]
 
 
-def in_batches(translator: Any, config: Any, arrivals: Arrivals) -> Run:
+def mixed() -> list[str]:
+    """As many strings of the viewer's interface as verses."""
+    strings = [
+        text for text in _strings(json.loads(STRINGS.read_text(encoding="utf-8"))) if any(map(str.isalpha, text))
+    ]
+    long = verses()
+    return [*long, *itertools.islice(itertools.cycle(strings), len(long))]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _strings(part)
+
+
+TRACES = {"verses": verses, "mixed": mixed}
+
+
+def in_batches(translator: Any, config: Any, arrivals: Arrivals, deadline: float) -> Run:
     """Requests in batches, each decoded to its end."""
     clock, queue, delays = Clock(), collections.deque(arrivals), []
     while queue:
         clock.wait_until(queue[0][0] + WINDOW)
-        batch = []
-        while queue and len(batch) < BATCH and queue[0][0] <= clock.now():
-            batch.append(queue.popleft())
+        batch, now = [], clock.now()
+        while queue and len(batch) < BATCH and queue[0][0] <= now:
+            moment, text = queue.popleft()
+            if now - moment < deadline:
+                batch.append((moment, text))
+            else:
+                delays.append(math.inf)
         translator.translate([text for _, text in batch], config=config)
         delays += [clock.now() - moment for moment, _ in batch]
     return delays, clock.now()
 
 
-def in_flight(translator: Any, config: Any, arrivals: Arrivals) -> Run:
+def in_flight(translator: Any, config: Any, arrivals: Arrivals, deadline: float) -> Run:
     """Requests in a batch that they join and leave."""
     from foveate.tasks.translate.translation_flight import TranslationFlight
 
     clock, queue, delays = Clock(), collections.deque(enumerate(arrivals)), []
-    flight = TranslationFlight(translator, config, capacity=BATCH)
+    flight, waiting = TranslationFlight(translator, config, capacity=BATCH), dict[int, float]()
     while queue or flight.busy:
         if not flight.busy:
             clock.wait_until(queue[0][1][0])
-        here = []
-        while queue and queue[0][1][0] <= clock.now():
+        here, now = [], clock.now()
+        while queue and queue[0][1][0] <= now:
             here.append(queue.popleft())
         flight.admit([number for number, _ in here], [text for _, (_, text) in here])
-        complete = flight.tick()
-        delays += [clock.now() - arrivals[int(str(name))][0] for name, _ in complete]
+        waiting |= {number: moment for number, (moment, _) in here}
+        late = [number for number, moment in waiting.items() if now - moment >= deadline]
+        flight.drop(late)
+        delays += [math.inf] * len(late)
+        complete = [int(str(name)) for name, _ in flight.tick()]
+        delays += [clock.now() - arrivals[number][0] for number in complete]
+        for number in (*late, *complete):
+            del waiting[number]
     return delays, clock.now()
 
 
-MANNERS: dict[str, Callable[[Any, Any, Arrivals], Run]] = {"batches": in_batches, "in flight": in_flight}
+MANNERS: dict[str, Callable[[Any, Any, Arrivals, float], Run]] = {"batches": in_batches, "in flight": in_flight}
 
 
 def poisson(texts: list[str], rate: float, seconds: float, seed: int) -> Arrivals:
@@ -109,36 +144,47 @@ def capacity(translator: Any, config: Any, texts: list[str], count: int) -> floa
 
 
 def summary(run: Run, seconds: float) -> dict[str, float]:
-    """Quantiles of the delays in milliseconds, and good answers in a second."""
-    delays, end = sorted(run[0]), max(run[1], seconds)
+    """Quantiles of the delays of answers in milliseconds, and good answers in a second."""
+    delays, end = sorted(delay for delay in run[0] if delay < math.inf), max(run[1], seconds)
     quantiles = {f"p{share}": 1000 * delays[min(len(delays) - 1, len(delays) * share // 100)] for share in (50, 95)}
-    return {**quantiles, "goodput": sum(delay <= SOON for delay in delays) / end, "requests": len(delays)}
+    return {
+        **quantiles,
+        "goodput": sum(delay <= SOON for delay in delays) / end,
+        "requests": len(run[0]),
+        "answers": len(delays),
+    }
 
 
 def loads(arguments: argparse.Namespace, translator: Any, configs: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Both manners under every load, in turns; medians over the seeds."""
-    texts = verses()
+    texts = TRACES[arguments.trace]()
     for name, config in configs.items():
         most = capacity(translator, config, texts, arguments.closed)
         print(f"\n{name}: batches of {BATCH} translate {most:.1f} sentences in a CPU second", flush=True)
         print("| load | manner | p50, ms | p95, ms | answers within 1 s, a second |\n|---|---|---|---|---|", flush=True)
         for load in arguments.loads:
-            rows: dict[str, list[dict[str, float]]] = {manner: [] for manner in MANNERS}
+            deadlines = (math.inf, SOON) if load > 1 else (math.inf,)
+            cases = {
+                manner + (", one second" if deadline < math.inf else ""): (manner, deadline)
+                for deadline in deadlines
+                for manner in MANNERS
+            }
+            rows: dict[str, list[dict[str, float]]] = {case: [] for case in cases}
             for seed in range(arguments.seeds):
                 arrivals = poisson(texts, load * most, arguments.seconds, seed)
-                for manner in sorted(MANNERS, reverse=bool(seed % 2)):
-                    rows[manner].append(summary(MANNERS[manner](translator, config, arrivals), arguments.seconds))
-            for manner, each in rows.items():
+                for case in sorted(cases, reverse=bool(seed % 2)):
+                    manner, deadline = cases[case]
+                    run = MANNERS[manner](translator, config, arrivals, deadline)
+                    rows[case].append(summary(run, arguments.seconds))
+            for case, each in rows.items():
                 middle = {key: statistics.median(row[key] for row in each) for key in each[0]}
-                print(
-                    f"| {load} | {manner} | {middle['p50']:.0f} | {middle['p95']:.0f} | {middle['goodput']:.1f} |",
-                    flush=True,
-                )
+                delays = " | ".join(f"{middle[key]:.0f}" for key in ("p50", "p95"))
+                print(f"| {load} | {case} | {delays} | {middle['goodput']:.1f} |", flush=True)
                 yield {
                     "config": name,
                     "capacity": most,
                     "load": load,
-                    "manner": manner,
+                    "manner": case,
                     "median": middle,
                     "seeds": each,
                 }
@@ -193,6 +239,7 @@ def main() -> None:
     parser.add_argument(
         "--run", default="en-fr", help="a translator's folder, or the name of one that comes with foveate"
     )
+    parser.add_argument("--trace", choices=list(TRACES), default="verses", help="the texts of the requests")
     parser.add_argument("--seconds", type=float, default=20.0, help="of arrivals")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--closed", type=int, default=320, help="sentences that measure the capacity")

@@ -55,7 +55,7 @@ def _search_in_seats(stepper: Stepper, state: State, request: Request, config: B
     seats = Seats(config, request.end, request.sentences)
     begin = torch.full((request.sentences,), request.begin)
     penalties = [config.length_penalty] * request.sentences
-    seats.take(range(request.sentences), request.limits(config, stepper), begin, penalties)
+    seats.take(range(request.sentences), request.limits(config, stepper).tolist(), begin, penalties)
     while len(complete) < request.sentences:
         ask()
         state, logits = stepper.step(state, seats.token)

@@ -72,6 +72,8 @@ class _Waiting(Generic[Source]):
     name: Hashable
     source: Source
     limits: Limits
+    allowed: int
+    """The most tokens that it may have."""
     rank: int
     """The smallest one comes first: the tick of its coming, and some more for each token expected."""
 
@@ -143,10 +145,10 @@ class Flight(Generic[Source]):
         """
         limits = [Limits()] * len(names) if limits is None else limits
         require_names(names, sources, limits, taken=self._names)
-        self._require(limits)
+        allowed = self._allowed(limits)
         self._names.update(names)
         ranks = [self._ticks + DELAY * each.size for each in limits]
-        self._queue += [_Waiting(*each) for each in zip(names, sources, limits, ranks, strict=True)]
+        self._queue += [_Waiting(*each) for each in zip(names, sources, limits, allowed, ranks, strict=True)]
         self._queue.sort(key=lambda each: each.rank)
 
     @torch.inference_mode()
@@ -200,15 +202,14 @@ class Flight(Generic[Source]):
         limits = [each.limits for each in started]
         state = self._start([each.source for each in started], self._beam)
         self._queue = self._queue[free:]
-        request = self._request(limits)
         joiner: Any = self._stepper
         self._state = joiner.join(self._state, state) if self._numbers else state
         numbers = [next(self._next) for _ in started]
         self._numbers.update(zip(numbers, (each.name for each in started), strict=True))
         if self._seats is not None:
-            allowed, penalties = request.limits(self.config, self._stepper), self._penalties(limits)
-            return self._seats.take(numbers, allowed, self._first(limits), penalties)
-        running = self._started(request, limits)
+            allowed = [each.allowed for each in started]
+            return self._seats.take(numbers, allowed, self._first(limits), self._penalties(limits))
+        running = self._started(self._request(limits), limits)
         running = replace(running, sentence=torch.tensor(numbers, device=running.sentence.device))
         self._running = running if self._running is None else _joined(self._running, running)
         return None
@@ -256,8 +257,8 @@ class Flight(Generic[Source]):
         """Go on with these rows of the state. Without any, its memory is released."""
         self._state = reordered(self._stepper, self._state, rows) if len(rows) else None
 
-    def _require(self, limits: Sequence[Limits]) -> None:
-        """Raise UsageError for limits that this flight cannot keep."""
+    def _allowed(self, limits: Sequence[Limits]) -> list[int]:
+        """The most tokens of each sentence. Raises UsageError for limits that this flight cannot keep."""
         for each in limits:
             if each.length_penalty is not None and not isinstance(self.config, BeamConfig):
                 raise UsageError(
@@ -265,7 +266,8 @@ class Flight(Generic[Source]):
                 )
             if each.seed is not None and not isinstance(self.config, SampleConfig):
                 raise UsageError("decode: only sampling has a seed. Start another flight with a SampleConfig.")
-        self._request(limits).limits(self.config, self._stepper)
+        allowed: list[int] = self._request(limits).limits(self.config, self._stepper).tolist()
+        return allowed
 
     def _request(self, limits: Sequence[Limits]) -> Request:
         most = self.config.max_length

@@ -77,12 +77,12 @@ class Seats:
     def take(
         self,
         sentences: Sequence[int],
-        limits: Int[Tensor, " sentences"],
+        limits: Sequence[int],
         tokens: Int[Tensor, " sentences"],
         penalties: Sequence[LengthPenalty | None],
     ) -> None:
         """Seat sentences, which have at most `limits` tokens and begin after `tokens`."""
-        for sentence, limit, penalty in zip(sentences, limits.tolist(), penalties, strict=True):
+        for sentence, limit, penalty in zip(sentences, limits, penalties, strict=True):
             seat = self._free.pop()
             rows = slice(seat * self.beam, (seat + 1) * self.beam)
             self._age[seat], self._limit[seat] = 0, limit

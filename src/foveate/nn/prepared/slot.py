@@ -90,6 +90,8 @@ def filled(cache: Tensor, new: Tensor, at: Int[Tensor, " new"], *, axis: int, pl
         larger = cache.new_zeros(shape)
         larger.narrow(axis, 0, cache.shape[axis]).narrow(-2, 0, cache.shape[-2]).copy_(cache)
         cache = larger
-    cache.index_fill_(axis, at, 0.0)
-    cache.narrow(-2, 0, new.shape[-2]).index_copy_(axis, at, new)
+    count = new.shape[-2]
+    if count:  # what an empty past leaves in its places is never read
+        cache.narrow(-2, count, cache.shape[-2] - count).index_fill_(axis, at, 0.0)
+        cache.narrow(-2, 0, count).index_copy_(axis, at, new)
     return cache
