@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 from foveate.decode.candidate import joined, leaders, top
 from foveate.decode.constraint import cohorts, constrained, hidden_alone
 from foveate.decode.interruption import ask
+from foveate.decode.loop import beam_loop
 from foveate.decode.request import Request
 from foveate.decode.seat import Seats
 from foveate.decode.stepper import State, Stepper, reordered, require_rows
@@ -31,6 +32,9 @@ def beam_search(stepper: Stepper, state: State, request: Request, config: BeamCo
     Sentences that are done leave the batch at once, because the state is reordered at every step anyway. Equal scores
     are ordered by place in the beam, then by token, independently of the batch.
     """
+    hypotheses = beam_loop(stepper, state, request, config)
+    if hypotheses is not None:
+        return hypotheses
     if request.sentences and request.prefix is None and Seats.serve(config, request.device):
         return _search_in_seats(stepper, state, request, config)
     complete: dict[int, list[Hypothesis]] = {}

@@ -1,18 +1,22 @@
 """Greedy decoding takes the most probable token at every step."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.decode.candidate import best, leaders
+from foveate.decode.loop import greedy_loop
 from foveate.decode.request import Request
 from foveate.decode.stepper import State, Stepper
 from foveate.decode.walk import Walk, walk
 from foveate.search import GreedyConfig, Hypothesis
 
 
+@torch.no_grad()
 def greedy(stepper: Stepper, state: State, request: Request, config: GreedyConfig) -> list[Hypothesis]:
     """tokenₜ = argmaxᵥ p(v | token₁ … tokenₜ₋₁), of equal tokens the smallest id; one hypothesis per sentence."""
-    return walk(stepper, state, request, greedy_walk(config, request.end))
+    hypotheses = greedy_loop(stepper, state, request, config)
+    return walk(stepper, state, request, greedy_walk(config, request.end)) if hypotheses is None else hypotheses
 
 
 def greedy_walk(config: GreedyConfig, end: int) -> Walk:

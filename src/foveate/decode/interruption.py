@@ -28,8 +28,13 @@ def interruptible(ask: Ask) -> Iterator[None]:
         _ask.reset(token)
 
 
+def question() -> Ask | None:
+    """What asks whether the work goes on, if anything does."""
+    return _ask.get()
+
+
 def ask() -> None:
     """Ask whether the work goes on."""
-    question = _ask.get()
-    if question is not None:
-        question()
+    own = question()
+    if own is not None:
+        own()

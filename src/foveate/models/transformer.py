@@ -45,6 +45,7 @@ from foveate.nn.past import (
     with_room,
 )
 from foveate.nn.position_vector import PositionConfig, SinusoidalConfig, UnitInterval
+from foveate.nn.prepared.decoder_run import LARGEST, DecoderRun
 from foveate.nn.prepared.flat_block import FlatBlock, FlatBlocks, Sight
 from foveate.nn.prepared.flat_encoder import EncoderPass, FlatEncoderBlock
 from foveate.nn.prepared.flat_step import DecoderStep
@@ -277,6 +278,20 @@ class Transformer(Seq2Seq[TransformerState]):
         for block, past, memory in zip(self._decoder, state.cache, state.memory, strict=True):
             x = _step_block(block, x, partial(look_back, block.attention, past=past), memory, memory_at)
         return tuple(pasts), x
+
+    def begin_run(self, state: TransformerState, longest: int) -> DecoderRun | None:
+        """The steps after a state from `start` as C functions, for up to `longest` tokens; None where only `step` knows
+        them.
+        """
+        whole, clock = state.whole, state.clock
+        own = type(self).step is Transformer.step and "step" not in self.__dict__
+        fresh = state.slots is None and clock.rows is None and clock.latest == 0
+        if whole is None or not own or not fresh or torch.is_grad_enabled() or self.training or is_recording():
+            return None
+        if DecoderRun.bytes(whole, len(state.memory_lengths) * state.beam, longest) > LARGEST:
+            return None
+        positions = self.target_position(torch.arange(longest))
+        return DecoderRun(whole, positions, state.memory, state.memory_lengths, state.beam)
 
     def select(self, state: TransformerState, rows: Int[Tensor, " new_rows"]) -> TransformerState:
         return selected_rows(state, rows)

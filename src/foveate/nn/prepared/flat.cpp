@@ -127,30 +127,11 @@ static void normalise(const Norm& norm, const float* x, int64_t rows, int64_t wi
     }
 }
 
-extern "C" {
-
-void attend(
-    const void* query, int64_t stride, const void* key, const void* value, int64_t half, int64_t rows, int64_t beam,
-    int64_t heads, int64_t dim, int64_t room, int64_t count, const int64_t* counts, double scale, float* scores,
-    void* to, int64_t threads
-) {
-    bool short_ = half != 0;
-    attention(
-        {query, short_, stride, key, value, short_, rows, beam, heads, dim, room, count, counts, nullptr, nullptr,
-         (float)scale, scores, to, short_},
-        threads
-    );
-}
-
-// How panels are laid out: their width, and how many bfloat16 weights stand together.
-int64_t panel_width() { return PANEL; }
-int64_t panel_pair() { return PAIR; }
-
 // The logits [rows, vocab] after the tokens, which stand at the rows' times; 0 where a token is not in the vocabulary.
 // `position` holds one vector for all rows, or one for each, `apart` numbers after each other. `counts` takes a number for
 // each row. `room` takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest
 // input in bfloat16, up to a multiple of 16; `queries` [layers, 2, rows, width] tells what attentions were asked.
-int64_t step(
+static int64_t logits_after(
     const Decoder* decoder, const Kept* kept, const Rows* stand, const int64_t* tokens, const void* position,
     int64_t apart, int64_t* counts, float* room, uint16_t* rounded, float* queries, float* logits, int64_t threads
 ) {
@@ -221,6 +202,75 @@ int64_t step(
     if (d.norm.weight) normalise(d.norm, x, rows, width, x);
     multiply_(d.logits, x, rows, logits, false, NONE, threads);
     return 1;
+}
+
+extern "C" {
+
+void attend(
+    const void* query, int64_t stride, const void* key, const void* value, int64_t half, int64_t rows, int64_t beam,
+    int64_t heads, int64_t dim, int64_t room, int64_t count, const int64_t* counts, double scale, float* scores,
+    void* to, int64_t threads
+) {
+    bool short_ = half != 0;
+    attention(
+        {query, short_, stride, key, value, short_, rows, beam, heads, dim, room, count, counts, nullptr, nullptr,
+         (float)scale, scores, to, short_},
+        threads
+    );
+}
+
+// How panels are laid out: their width, and how many bfloat16 weights stand together.
+int64_t panel_width() { return PANEL; }
+int64_t panel_pair() { return PAIR; }
+
+int64_t step(
+    const Decoder* decoder, const Kept* kept, const Rows* stand, const int64_t* tokens, const void* position,
+    int64_t apart, int64_t* counts, float* room, uint16_t* rounded, float* queries, float* logits, int64_t threads
+) {
+    return logits_after(decoder, kept, stand, tokens, position, apart, counts, room, rounded, queries, logits, threads);
+}
+
+// Steps from the first one on, whose rows stand in places of caches with room for all. What `Rows` points to is changed.
+struct Run {
+    const Decoder* decoder;
+    const Kept* kept;
+    Rows rows;
+    const char* positions;  // a vector of each time
+    int64_t* counts;
+    float* room;
+    uint16_t* rounded;
+    float* queries;
+    int32_t* spare;  // as large as the table
+    int64_t threads;
+};
+
+int64_t run_step(Run* run, const int64_t* tokens, float* logits) {
+    const Decoder& d = *run->decoder;
+    const char* position = run->positions + run->rows.latest * d.width * (d.half ? 2 : 4);
+    if (!logits_after(&d, run->kept, &run->rows, tokens, position, 0, run->counts, run->room, run->rounded, run->queries,
+                      logits, run->threads))
+        return 0;
+    run->rows.latest++;
+    return 1;
+}
+
+// Each of the new rows continues one of the old ones of its sentence; sentences keep their order, and some may be missing.
+void run_select(Run* run, const int64_t* rows, int64_t count) {
+    Rows& r = run->rows;
+    if (r.table) {
+        for (int64_t row = 0; row < count; row++)
+            std::memcpy(run->spare + row * r.cache_room, r.table + rows[row] * r.cache_room, r.latest * sizeof(int32_t));
+        std::swap(r.table, run->spare);
+    }
+    auto *of_sentences = (int64_t*)r.of_sentences, *of_rows = (int64_t*)r.of_rows, *lengths = (int64_t*)r.lengths;
+    for (int64_t sentence = 0; sentence < count / r.beam; sentence++) {
+        int64_t old = rows[sentence * r.beam] / r.beam;
+        of_sentences[sentence] = of_sentences[old];
+        lengths[sentence] = lengths[old];
+        for (int64_t place = 0; place < r.beam; place++)
+            of_rows[sentence * r.beam + place] = of_rows[old * r.beam + place];
+    }
+    r.count = count;
 }
 }
 

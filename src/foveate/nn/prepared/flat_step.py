@@ -52,11 +52,15 @@ class _Decoder(ctypes.Structure):
     ]
 
 
-class _LayerCache(ctypes.Structure):
+class LayerCache(ctypes.Structure):
+    """The past of a layer and its memory."""
+
     _fields_ = [(name, ctypes.c_void_p) for name in ("cache", "key", "value")]
 
 
-class _Rows(ctypes.Structure):
+class RowPlaces(ctypes.Structure):
+    """The places of rows in time and in the caches (`Rows` of `flat.cpp`)."""
+
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("count", "beam", "latest")),
         *((name, ctypes.c_void_p) for name in ("times", "lengths")),
@@ -82,12 +86,12 @@ class DecoderStep:
         self._alive: list[Any] = [embedding]
         library, first = kernels(), blocks[0]
         assert library is not None
-        self._library = library
+        self.library = library
         self.dtype, self.width, self.vocab = embedding.dtype, embedding.shape[1], len(embedding)
         self._hidden = first.expand.plain.shape[0]
         int8 = None if first.expand.int8 is None else Int8Product(output, output_bias)
         layers = (_Layer * len(blocks))(*map(self._layer, blocks))
-        self._decoder = _Decoder(
+        self.decoder = _Decoder(
             layers=layers,
             count=len(blocks),
             width=self.width,
@@ -143,26 +147,23 @@ class DecoderStep:
         """
         token, position, lengths = (part.contiguous() for part in (token, position, lengths))
         rows, sentences, room, memory_room = len(token), len(lengths), cache[0].shape[3], memory[0].key.shape[2]
-        places = max(-(-place // LANES) * LANES for place in (room, memory_room))
-        size = rows * self.width
-        work = torch.empty(6 * size + rows * max(self._hidden, self._decoder.heads * places))
-        rounded = torch.empty(-(-rows // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
-        queries = torch.empty(len(self.blocks), 2, rows, self._decoder.heads, self.width // self._decoder.heads)
-        logits, counts = torch.empty(rows, self.vocab), torch.empty_like(token)
+        kinds = self.sizes(rows, max(room, memory_room)).values()
+        counts, work, rounded, queries = (torch.empty(size, dtype=kind) for size, kind in kinds)
+        logits = torch.empty(rows, self.vocab)
         layers = zip(cache, memory, strict=True)
-        caches = (_LayerCache * len(cache))(
-            *(_LayerCache(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr()) for past, each in layers)
+        caches = (LayerCache * len(cache))(
+            *(LayerCache(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr()) for past, each in layers)
         )
         tables = (None, None, None) if slots is None else (slots.of_sentences, slots.of_rows, slots.table)
         times, of_sentences, of_rows, table = (
             None if part is None else part.data_ptr() for part in (clock.rows, *tables)
         )
-        stand = _Rows(
+        stand = RowPlaces(
             *(rows, rows // sentences, clock.latest, times, lengths.data_ptr()),
             *(cache[0].shape[1], room, memory_room, of_sentences, of_rows, table),
         )
-        if not self._library.step(
-            ctypes.byref(self._decoder),
+        if not self.library.step(
+            ctypes.byref(self.decoder),
             caches,
             ctypes.byref(stand),
             *map(native.address, (token, position)),
@@ -175,8 +176,19 @@ class DecoderStep:
             if slots is not None:
                 cache = [slots.gathered(past, clock.ticked()) for past in cache]
                 memory = [slots.remembered(each) for each in memory]
-            self._note(queries.to(self.dtype), cache, memory, watched_at)
+            watched = queries.view(len(self.blocks), 2, rows, self.decoder.heads, -1)
+            self._note(watched.to(self.dtype), cache, memory, watched_at)
         return logits
+
+    def sizes(self, rows: int, room: int) -> dict[str, tuple[int, torch.dtype]]:
+        """The numbers that the kernel needs memory for, and their types, with so many rows and positions."""
+        places = -(-room // LANES) * LANES
+        return {
+            "counts": (rows, torch.int64),
+            "room": (rows * (6 * self.width + max(self._hidden, self.decoder.heads * places)), torch.float32),
+            "rounded": (-(-rows // 16) * 16 * max(self._hidden, self.width), torch.bfloat16),
+            "queries": (len(self.blocks) * 2 * rows * self.width, torch.float32),
+        }
 
     def _note(
         self,
@@ -200,7 +212,7 @@ class DecoderStep:
         if product.int8 is not None:
             self._alive.append(product.int8)
             return product.int8.panels
-        weight, (outputs, inputs) = panels(product.plain, self._library), product.plain.shape
+        weight, (outputs, inputs) = panels(product.plain, self.library), product.plain.shape
         self._alive.append(weight)
         return ProductPanels(weight.data_ptr(), self._float(product.bias), inputs, outputs)
 
