@@ -9,7 +9,8 @@
 The file labels words; neighbours with the same label are one part. `DR MARTIN LUTHER KING JR`, for example, is a single
 street name, and a prediction is correct only for the whole name. The split is by a hash of the words: a fifth is for
 testing, a tenth for validation, and duplicates are in the same part. Without the file, `--sample` uses the hundred
-bundled addresses.
+bundled addresses. With `--plain`, the training data also have every address in lower case and without punctuation, as
+people type it.
 
 Labelled by DataMade and the Atlanta Journal-Constitution, MIT licence.
 """
@@ -32,13 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("labelled", type=Path, nargs="?", help="training/labeled.xml")
     parser.add_argument("out", type=Path, help="folder for train.txt, valid.txt and test.txt")
     parser.add_argument("--sample", action="store_true", help="use the bundled addresses instead of the file")
+    parser.add_argument("--plain", action="store_true", help="train on each address as `plain` writes it, too")
     arguments = parser.parse_args(argv)
     if (arguments.labelled is None) != arguments.sample:
         parser.error("give the file of addresses, or --sample")
     addresses = read_tagged(SAMPLE) if arguments.sample else labelled(arguments.labelled)
     parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for address in addresses:
-        parts[part(address.words)].append(written(address))
+        name = part(address.words)
+        parts[name] += [written(address), *([written(plain(address))] if arguments.plain and name == "train" else [])]
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name, lines in parts.items():
         (arguments.out / f"{name}.txt").write_text("".join(lines), encoding="utf-8")
@@ -69,6 +72,15 @@ def part(words: Sequence[str]) -> str:
     """The part of an address by a hash of its words, ignoring punctuation."""
     digest = hashlib.sha256(" ".join(words).lower().replace(",", "").encode()).hexdigest()
     return PARTS.get(int(digest, 16) % 10, "train")
+
+
+def plain(address: Tagged) -> Tagged:
+    """An address in lower case, without punctuation at the ends of words.
+
+    >>> plain(Tagged(1, ("St.", "Paul,", "#"), ("B-PlaceName", "I-PlaceName", "B-OccupancyType"))).words
+    ('st', 'paul', '#')
+    """
+    return address._replace(words=tuple(word.lower().strip(".,;()") or word for word in address.words))
 
 
 def written(address: Tagged) -> str:

@@ -388,6 +388,8 @@ def test_the_shell_completes_commands_tasks_and_options(foveate: Any, tmp_path: 
     assert set(completed(script, f"foveate translate {tmp_path}/r")) == {f"{tmp_path}/run"}
     for command in ("translate", "look"):
         assert "en-fr" in completed(script, f'foveate {command} ""')
+    assert "us-address" in completed(script, 'foveate tag ""')
+    assert "en-fr" not in completed(script, 'foveate generate ""')
     assert completed(script, "foveate translate --ali") == ["--align"]
     assert completed(script, "foveate export --to on") == ["onnx"]
 

@@ -20,14 +20,16 @@ from foveate import Translator
 from foveate.tasks.translate.alignment_head import GuideConfig
 
 HERE = Path(__file__).parents[2] / "examples/english_french"
+"""The folder of the example; programs for all examples are beside it."""
 
 
 @pytest.fixture
 def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
     """A file of the example as a module; they import one another by name, as they do when run."""
+    monkeypatch.syspath_prepend(str(HERE.parent))
     monkeypatch.syspath_prepend(str(HERE))
     yield importlib.import_module
-    for path in HERE.glob("*.py"):  # other examples have files of the same names
+    for path in (*HERE.glob("*.py"), *HERE.parent.glob("*.py")):  # other examples have files of the same names
         sys.modules.pop(path.stem, None)
 
 

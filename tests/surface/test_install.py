@@ -145,7 +145,9 @@ def series(fences: list[list[str]]) -> list[tuple[str, ...]]:
 
 
 FIRST, REST = (typed(part) for part in re.split(r"^(?=## Your own data)", README, maxsplit=1, flags=re.MULTILINE))
-REST += typed(PAGE)
+UNTRAINED = [fence for fence in typed(PAGE) if not any(" train " in command for command in fence)]
+"""The commands of the page that need no training."""
+REST += [fence for fence in typed(PAGE) if fence not in UNTRAINED]
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +200,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Path
     return installation.environment(installation.site(folder / "site"), folder / "bin"), work
 
 
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The shell of a user who typed `pip install '.[serve]'`."""
+    folder = tmp_path_factory.mktemp("serving")
+    return installation.environment(installation.site(folder / "site", "serve"), folder / "bin")
+
+
 def test_the_first_screen_installs_types_one_command_and_shows_a_picture() -> None:
     screen = "\n".join(README.splitlines()[:40])
     assert "pip install ." in screen
@@ -212,10 +221,12 @@ def test_nothing_of_the_developers_is_there(base: tuple[dict[str, str], Path]) -
 
 @pytest.mark.parametrize("command", [command for fence in FIRST for command in fence])
 def test_a_command_of_the_first_part_runs_with_what_was_installed(
-    base: tuple[dict[str, str], Path], command: str
+    base: tuple[dict[str, str], Path], serving: dict[str, str], command: str
 ) -> None:
+    if command.startswith("foveate serve"):
+        return opens(f"{command} --port 0", serving, base[1])
     if "--text" in command and "--html" not in command:
-        return opens(command, *base)
+        return opens(f"{command} --no-browser", *base)
     done = installation.shell(command, *base)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -226,9 +237,9 @@ def test_a_command_of_the_first_part_runs_with_what_was_installed(
 
 
 def opens(command: str, variables: dict[str, str], folder: Path) -> None:
-    """The viewer says its address and serves until Ctrl-C."""
+    """The viewer or the service says its address and serves until Ctrl-C."""
     serving = subprocess.Popen(
-        ["bash", "-c", f"exec {command} --no-browser"],
+        ["bash", "-c", f"exec {command}"],
         env=variables,
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -242,6 +253,11 @@ def opens(command: str, variables: dict[str, str], folder: Path) -> None:
     serving.send_signal(signal.SIGINT)
     serving.communicate(timeout=60)
     assert "http://127.0.0.1:" in said[-1], "".join(said)
+
+
+@pytest.mark.parametrize("command", [command for fence in UNTRAINED for command in fence])
+def test_a_command_with_an_included_model_runs_with_what_was_installed(place: Place, command: str) -> None:
+    assert place.run(command) == ("eval" if " evaluate " in command else "")
 
 
 @pytest.mark.parametrize("part", series(REST), ids=lambda part: " ".join(part[0].split()[1:3]))
@@ -266,8 +282,10 @@ def test_the_commands_of_the_table_run_with_what_was_installed(place: Place) -> 
 
 def test_every_command_is_run_by_one_of_these() -> None:
     assert {command for part in series(REST) for command in part} == {command for fence in REST for command in fence}
-    assert {command.split()[1] for fence in FIRST + REST for command in fence} | UNFENCED.keys() == commands().keys()
-    assert sum(map(len, FIRST + REST)) == len(re.findall(r"^(?:\$ )?foveate ", README + PAGE, re.MULTILINE))
+    assert {
+        command.split()[1] for fence in FIRST + UNTRAINED + REST for command in fence
+    } | UNFENCED.keys() == commands().keys()
+    assert sum(map(len, FIRST + UNTRAINED + REST)) == len(re.findall(r"^(?:\$ )?foveate ", README + PAGE, re.MULTILINE))
 
 
 def test_the_program_of_the_page_about_python_runs_with_what_was_installed(place: Place) -> None:

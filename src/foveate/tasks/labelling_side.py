@@ -13,6 +13,7 @@ from foveate.errors import DataError, UsageError
 from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.models import BERTConfig
 from foveate.storage.draft import write_lines
+from foveate.storage.shipped import run_folder
 from foveate.tasks.held_out import Parts
 from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Predicted
 from foveate.tasks.option import require_used
@@ -75,7 +76,7 @@ class LabellingSide(Side):
 
     def examples(self, arguments: argparse.Namespace) -> list[Any]:
         """The examples of the file that `evaluate` names. Raises DataError for a file without any."""
-        config = self.saved_config(Path(arguments.run))
+        config = self.saved_config(run_folder(arguments.run))
         columns = arguments.columns or columns_there(arguments.data, config.data.columns)
         examples = _examples(config, arguments.data, columns)
         if not examples:
@@ -84,7 +85,7 @@ class LabellingSide(Side):
 
     def evaluate(self, arguments: argparse.Namespace) -> list[Score]:
         require_used(arguments, dict.fromkeys(("precision", "beam", "set"), "runs that write texts"), (), "for labels")
-        folder = Path(arguments.run)
+        folder = run_folder(arguments.run)
         labeller, config, examples = self.load(folder), self.saved_config(folder), self.examples(arguments)
         if arguments.metrics:
             raise UsageError("--metrics chooses scores of texts; labels get accuracy and F1. Leave it out.")

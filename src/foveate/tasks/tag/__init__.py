@@ -30,10 +30,12 @@ TASK = Entry(
     verb=Verb(
         name="tag",
         summary="label every word, or every frame of a recording, with a trained model",
+        run="the run folder, or a model that comes with foveate: us-address",
         input="sentences to tag, or recordings, - for one from standard input; by default the lines of standard input",
         options=options,
         epilog="""
 examples:
+  foveate tag us-address "1600 Pennsylvania Avenue NW, Washington, DC 20500"      needs no training
   foveate tag run/ "I saw a saw"
   foveate tag run/ < sentences.txt > tagged.txt
   foveate tag run/ "I saw a saw" --columns

@@ -20,6 +20,7 @@ from foveate.inspect.looking import Looking
 from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.value import observed
 from foveate.models.tagger import PieceTagger, Tagger
+from foveate.storage.shipped import run_folder
 from foveate.tasks.labelling import Predicted, load_labeller
 from foveate.tasks.run_model import require_positions, require_text, traced
 from foveate.tasks.tag.tag_answer import tag_answer
@@ -57,11 +58,13 @@ class SentenceTagger(Looking):
 
     @classmethod
     def load(cls, run: Path | str, *, note: Callable[[str], None] = lambda sentence: None) -> "SentenceTagger":
-        """The trained model of a run folder; of an unfinished run, its best checkpoint.
+        """The trained model of a run folder, or one that comes with foveate, by its name.
 
-        Raises UsageError for a run of another task, DataError when it has no weights or is damaged.
+        Of an unfinished run it is the best checkpoint. Raises UsageError for a run of another task, DataError when it
+        has no weights or is damaged.
         """
-        return cls(*load_labeller(Path(run), "tag", TagConfig, WordVocabulary, note))._of(Path(run))
+        folder = run_folder(run, note)
+        return cls(*load_labeller(folder, "tag", TagConfig, WordVocabulary, note))._of(folder)
 
     @overload
     def tag(self, sentences: str) -> TaggedSentence: ...  # type: ignore[overload-overlap]

@@ -1,0 +1,87 @@
+"""Converts a finished run of a translator or a tagger to a small folder: bfloat16 weights, without data.
+
+    python examples/ship.py RUN FOLDER
+    python examples/ship.py RUN FOLDER --layer 1 --head 5 --when consuming
+    python examples/ship.py RUN FOLDER --capitals
+
+The configuration keeps the settings of the model without the paths of its data. Layer, head and moment select the
+attention of a translator's alignment; `english_french/head.py` finds it. With `--capitals`, a translator that has read
+small letters only reads capital letters too: each gets the embedding of its small letter. Other files in FOLDER, such
+as the model card, remain.
+"""
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foveate.config import build, to_dict
+from foveate.data.tokeniser import SPECIALS, CharacterTokeniser, load_tokeniser
+from foveate.storage.checkpoint import load_weights, save_final
+from foveate.storage.run import create_run, read_run
+from foveate.tasks import task_of
+from foveate.tasks.translate.alignment_head import GuideConfig
+
+SOURCE, EMBEDDING = "source.tokeniser.json", "source_embedding.weight"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="the run folder of a finished training")
+    parser.add_argument("folder", type=Path, help="the folder to make")
+    parser.add_argument("--layer", type=int, help="layer of the alignment (the one before the last)")
+    parser.add_argument("--head", type=int, help="head of the alignment (the mean of all)")
+    parser.add_argument("--when", choices=["producing", "consuming"], default="producing", help="(producing)")
+    parser.add_argument("--capitals", action="store_true", help="read capital letters as small ones")
+    arguments = parser.parse_args(argv)
+    guide = GuideConfig(layer=arguments.layer, head=arguments.head, when=arguments.when)
+    ship(arguments.run, arguments.folder, guide, capitals=arguments.capitals)
+    return 0
+
+
+def ship(run: Path, folder: Path, guide: GuideConfig, *, capitals: bool = False) -> None:
+    """Write the folder. Raises DataError if the run has no undamaged weights."""
+    saved = read_run(run)
+    settings = {name: value for name, value in saved.config.items() if name != "train"}
+    config: Any = build(task_of(saved).side.config, settings, where=f"{run}/config.json:")
+    limits = type(config.data)(max_length=config.data.max_length, max_tokens=config.data.max_tokens)
+    config = replace(config, data=limits, **({"guide": guide} if saved.task == "translate" else {}))
+    tensors, which = load_weights(run)
+    (folder / "config.json").unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    digests = dict(saved.tokenisers)
+    for name in digests:
+        shutil.copyfile(run / name, folder / name)
+    if capitals:
+        tensors, digests[SOURCE] = with_capitals(tensors, folder / SOURCE)
+    small = {name: tensor.bfloat16() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    create_run(folder, saved.task, to_dict(config), digests)
+    save_final(folder, small, {"weights": which, "stored": str(torch.bfloat16).removeprefix("torch.")})
+    print(f"{folder}: {sum(path.stat().st_size for path in folder.iterdir()) / 1e6:.2f} MB")
+
+
+def with_capitals(tensors: dict[str, Tensor], path: Path) -> tuple[dict[str, Tensor], str]:
+    """The weights with an embedding for the capital of each small letter, and the digest of the tokeniser, whose file
+    is written again. Raises ValueError for a tokeniser of anything but characters.
+    """
+    tokeniser = load_tokeniser(path)
+    if not isinstance(tokeniser, CharacterTokeniser):
+        raise ValueError(f"{path} is not a tokeniser of characters, and capitals are letters.")
+    small = [
+        (number, symbol)
+        for number, symbol in enumerate(tokeniser.symbols, start=len(SPECIALS))
+        if symbol.upper() not in tokeniser.symbols and len(symbol.upper()) == 1
+    ]
+    larger = CharacterTokeniser([*tokeniser.symbols, *(symbol.upper() for _, symbol in small)])
+    larger.save(path)
+    rows = tensors[EMBEDDING]
+    return {**tensors, EMBEDDING: torch.cat([rows, rows[[number for number, _ in small]]])}, larger.digest()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
