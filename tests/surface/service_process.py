@@ -47,9 +47,14 @@ class ServiceProcess:
                 return line
 
     @property
+    def nurseries(self) -> list[int]:
+        """The process from which model processes are forked."""
+        return _children(self.process.pid)
+
+    @property
     def children(self) -> list[int]:
-        """The processes that hold the models: the children of the process that forks them."""
-        return [child for nursery in _children(self.process.pid) for child in _children(nursery)]
+        """The processes that hold the models."""
+        return [child for nursery in self.nurseries for child in _children(nursery)]
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """End the service; its exit code."""

@@ -407,9 +407,15 @@ def test_reports_and_pictures_load_nothing_from_elsewhere_and_escape_text(
 # -- each sentence -----------------------------------------------------------------------------------------------------
 
 PROOFS = {
-    "listens at 127.0.0.1 only": "test_serve.py::test_what_cannot_be_served_is_refused_before_anything_starts",
-    "every request for an answer needs a key": "test_serve.py::test_who_may_ask",
-    "Host names, origins, sizes and shapes of requests are checked": "test_serve.py::test_refusals_say_what_is_wrong",
+    "another address needs a file of keys": "test_serve.py::"
+    "test_what_cannot_be_served_is_refused_before_anything_starts",
+    "names of runs, languages and health are open": "test_serve.py::test_who_may_ask",
+    "requests for another host name are refused": "test_serve.py::test_who_may_ask",
+    "Sizes and shapes of requests are checked": "test_serve.py::test_limits_say_the_numbers",
+    "leave messages out because these may quote a text": "test_front.py::test_the_report_of_a_failure_has_no_text",
+    "A client that sends or reads too slowly is cut off": "test_http_connection.py::"
+    "test_a_client_that_sends_byte_by_byte_does_not_win_time",
+    "Runs are loaded anew only if this machine asks": "test_serve.py::test_who_may_ask",
     "Neither texts nor keys are logged": "test_serve.py::test_the_log_has_neither_texts_nor_keys",
     "Each sentence about opening a folder": "test_security.py",
     "damaged and malicious folders": "test_hostile.py::test_a_damaged_folder_is_refused_in_words_or_read",
@@ -466,7 +472,7 @@ PROOFS = {
 ADVICE = (
     "Digests detect damage, but not an attacker",
     "Translating an untrusted text costs time",
-    "It does not encrypt",
+    "The service does not encrypt",
     "It does not limit how much one client may ask",
     "Please write to the maintainers",
     "Say which version",

@@ -44,6 +44,21 @@ def test_the_rate_follows_the_work_of_the_last_seconds() -> None:
     assert 500 < admission.rate < 700
 
 
+def test_a_service_that_has_little_to_do_does_not_become_slow_by_measuring() -> None:
+    """One text at a time takes longer for each than many at once."""
+    admission = Admission(Limits(wait=2.0), workers=2)
+    admission.begin(1000.0)
+    for _ in range(100):
+        admission.measured(60, 0.3, 1)
+    assert admission.rate == 2000
+    for _ in range(100):
+        admission.measured(60, 0.3, 8)
+    assert admission.rate == pytest.approx(400, rel=0.1)
+    for _ in range(100):
+        admission.measured(600, 0.3, 1)
+    assert admission.rate == pytest.approx(4000, rel=0.1)
+
+
 def test_no_request_has_a_cost_below_its_text_or_beyond_the_longest_answer() -> None:
     for tokens in (-1_000_000, 0, None, "5", 10**12):
         price = cost("answer", ["four"], {"max_tokens": tokens}, LENGTHS)

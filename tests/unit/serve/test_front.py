@@ -69,3 +69,20 @@ def test_a_reload_that_fails_says_why(desk: Desk) -> None:
     response = asyncio.run(reload())
     assert response.status_code == 500
     assert "There is no memory." in response.json()["error"]
+
+
+def test_the_report_of_a_failure_has_no_text(desk: Desk) -> None:
+    async def fail(request: Request) -> PlainTextResponse:
+        raise ValueError(f"cannot read {(await request.body()).decode()}")
+
+    async def ask() -> None:
+        gate = Gate(Starlette(routes=[Route("/", fail, methods=["POST"])]), desk, Door(None), lines.append)
+        transport: Any = httpx.ASGITransport(gate)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            assert (await client.post("/", content=b"secret")).status_code == 500
+
+    lines: list[str] = []
+    asyncio.run(ask())
+    assert "ValueError (" in lines[0]
+    assert "test_front.py" in lines[0]
+    assert not any("secret" in line for line in lines)

@@ -15,6 +15,8 @@ from foveate.serve.service.refused import RefusedError
 
 HALF_LIFE = 5.0
 """Seconds of work after which a measurement counts half."""
+COMPANY = 8
+"""Texts that show the speed of the models when they are answered together."""
 CHARACTERS_A_TOKEN = 4
 EXPLAINING = 4
 """An explanation costs as much as this many answers."""
@@ -78,8 +80,12 @@ class Admission:
         """Take a rate to begin with, of one model process."""
         self._initial = rate
 
-    def measured(self, cost: int, seconds: float) -> None:
-        """A batch was answered."""
+    def measured(self, cost: int, seconds: float, together: int = COMPANY) -> None:
+        """So much was answered while so many texts were in work. Few together take longer for each: they show how fast
+        the models are at least.
+        """
+        if together < COMPANY and cost < self.rate / self.workers * seconds:
+            return
         fade = math.exp2(-seconds / HALF_LIFE)
         self._cost, self._seconds = fade * self._cost + cost, fade * self._seconds + seconds
 

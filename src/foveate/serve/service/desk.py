@@ -143,7 +143,7 @@ class Desk:
                 ) from None
 
     def _finished(self, card: Card, reply: Reply) -> None:
-        self.admission.measured(reply.cost, reply.seconds)
+        self.admission.measured(reply.cost, reply.seconds, max(self.in_flight, len(reply.values)))
         self.counters.tokens.labels(card.name, "read").inc(reply.read)
         self.counters.tokens.labels(card.name, "written").inc(reply.written)
 

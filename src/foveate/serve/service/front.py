@@ -22,6 +22,7 @@ from foveate.errors import FoveateError
 from foveate.serve.service import hugging_face_shape, kserve, libre_translate, open_ai, open_inference, own_interface
 from foveate.serve.service.body import answer
 from foveate.serve.service.desk import Desk
+from foveate.serve.service.failure import described
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.refused import RefusedError
 
@@ -169,7 +170,7 @@ class Gate:
         try:
             await app(scope, receive, sent)
         except Exception as error:  # Starlette has answered 500, and raises again
-            self.log(json.dumps({"id": number, "error": f"{type(error).__name__}: {error}"}))
+            self.log(json.dumps({"id": number, "error": described(error)}))
         route = getattr(scope.get("route"), "name", None) or "none"
         seconds = time.perf_counter() - started
         self.desk.counters.requests.labels(route, str(status)).inc()

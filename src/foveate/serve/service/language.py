@@ -24,6 +24,7 @@ NAMES = {
     "uk": "Ukrainian",
     "zh": "Chinese",
 }
+_CODES = {english.lower(): code for code, english in NAMES.items()}
 
 
 def name_of(code: str) -> str:
@@ -37,8 +38,7 @@ def code_of(name: str) -> str:
     >>> code_of("fr_FR"), code_of("French"), code_of("auto")
     ('fr', 'fr', 'auto')
     """
-    by_name = {english.lower(): code for code, english in NAMES.items()}
-    return by_name.get(name.lower(), name.replace("_", "-").partition("-")[0].lower())
+    return _CODES.get(name.lower(), name.replace("_", "-").partition("-")[0].lower())
 
 
 def pair_of(name: str) -> tuple[str, str] | None:

@@ -8,7 +8,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Sequence
 from typing import cast
@@ -16,7 +15,8 @@ from typing import cast
 from foveate.config import permit
 from foveate.decode.interruption import interruptible
 from foveate.errors import FoveateError
-from foveate.serve.service.admission import cost
+from foveate.serve.service.admission import COMPANY, cost
+from foveate.serve.service.failure import described
 from foveate.serve.service.language import pair_of
 from foveate.serve.service.message import (
     Beat,
@@ -37,8 +37,6 @@ from foveate.tasks.served import Answered, InFlight, Served, StoppedError
 
 MOST_TEXTS = 64
 """Texts that are answered together."""
-WARM = 8
-"""Texts by which the speed is first measured."""
 BEAT = 1.0
 """Seconds between two signs of life while nothing is to be done."""
 
@@ -125,7 +123,7 @@ class ModelProcess:
         model = task_of(read_run(folder)).side.served(run, precision=precision, note=lambda sentence: None)
         text, settings = model.sample
         model.answer([text], settings)  # the first one prepares kernels
-        texts = [text] * WARM
+        texts = [text] * COMPANY
         started = time.perf_counter()
         model.answer(texts, settings)
         lengths = (model.usual_length, model.most_length)
@@ -200,7 +198,7 @@ class ModelProcess:
             complete = flight.tick()
         except Exception as error:
             if not isinstance(error, FoveateError):  # alone, each question may succeed: the log keeps the reason
-                traceback.print_exception(error, file=sys.stderr)
+                print(described(error), file=sys.stderr, flush=True)
             self.flights[name] = cast(InFlight, self.models[name].flight())
             for question in [question for question, _ in self.flying.values() if question.run == name]:
                 del self.flying[question.number]
@@ -287,7 +285,7 @@ def _reason(error: Exception) -> tuple[int, str]:
     """The status and the words for an error: users can mend those of ours."""
     if isinstance(error, FoveateError):
         return 422, str(error)
-    traceback.print_exception(error, file=sys.stderr)
+    print(described(error), file=sys.stderr, flush=True)
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return 503, "There is not enough memory for this request. Send shorter texts, or fewer at once."
     return 500, "The model failed. The reason is in the service's log."

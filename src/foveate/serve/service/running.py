@@ -48,6 +48,7 @@ def run(service: Service, *, note: Callable[[str], None], log: Callable[[str], N
         import uvloop
 
         uvloop.install()
+    _allow_connections()
     asyncio.run(_run(service, note, log))
 
 
@@ -64,7 +65,7 @@ async def _run(service: Service, note: Callable[[str], None], log: Callable[[str
             app,
             http=http_connection(service.limits),
             access_log=False,
-            log_level="warning",
+            log_level="error",
             server_header=False,
             lifespan="off",
             backlog=BACKLOG,
@@ -119,6 +120,15 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _allow_connections() -> None:
+    """Allow as many open connections as the system does: many systems begin with 1,024."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listening(address: str, port: int) -> socket.socket:

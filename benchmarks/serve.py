@@ -1,0 +1,206 @@
+"""A service under load, beside other servers: the same model, texts and moments, and one thread for the engine.
+
+    python -m venv peers && peers/bin/pip install -c constraints.txt torch
+    peers/bin/pip install -c constraints.txt -r benchmarks/requirements-serve.txt '.[serve]'
+    python benchmarks/serve.py --peers peers/bin/python
+
+Requests arrive by a Poisson process, from a process of its own. Load 1.0 is what our engine translates in batches of
+32 without a pause, without a server. The goodput counts answers within a second; delays are counted from the planned
+moment of a request, so that a late client does not flatter a server. `foveate serve` may let a request wait for 0.5
+seconds (`--wait`), since an answer counts for one only.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import flight
+import http_load
+import race
+
+LOADS = (0.5, 0.8, 1.0, 1.3, 20.0)
+SOON = 1.0
+PATIENCE = 5.0
+"""Seconds after which a client leaves."""
+SERVERS = ("foveate", "litserve", "fastapi", "ctranslate2")
+NAMES = {
+    "foveate": "`foveate serve`",
+    "litserve": "LitServe, batches",
+    "fastapi": "FastAPI, one by one",
+    "ctranslate2": "CTranslate2, window",
+}
+
+
+def work(server: str, port: int) -> None:
+    """The life of another server's process."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    if server == "litserve":
+        from peers import serve_litserve
+
+        serve_litserve.serve(port)
+        return
+    import torch
+    from peers import serve_fastapi
+
+    from foveate import Translator
+
+    torch.set_num_threads(1)
+    if server == "fastapi":
+        serve_fastapi.loop(Translator.load("en-fr"), port)
+    else:
+        serve_fastapi.window(Translator.load("en-fr", engine="ctranslate2"), port)
+
+
+@contextlib.contextmanager
+def running(server: str, arguments: argparse.Namespace) -> Iterator[str]:
+    """A server that answers; its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    if server == "foveate":
+        command = [sys.executable, "-m", "foveate", "serve", "en-fr", "--port", str(port), "--threads", "1", "--quiet"]
+        command += ["--wait", str(arguments.wait)]
+    else:
+        command = [arguments.peers, "-W", "ignore", __file__, "--server", server, "--port", str(port)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, start_new_session=True, stdout=quiet, stderr=quiet) as process:
+        address = f"http://127.0.0.1:{port}"
+        try:
+            _wait_for(address, process)
+            yield address
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(3)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # workers go on with what nobody waits for
+
+
+def _wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a server translates."""
+    body = b'{"q": "Good morning.", "source": "en", "target": "fr"}'
+    request = urllib.request.Request(f"{address}/translate", body, {"content-type": "application/json"})
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=30) as response:
+            if b"Bonjour" in response.read():
+                return
+        time.sleep(0.2)
+    raise SystemExit(f"The server at {address} does not answer.")
+
+
+def capacity(arguments: argparse.Namespace) -> float:
+    """Sentences in a second in batches of 32, without a server, by the clock."""
+    import torch
+
+    from foveate import Translator
+
+    torch.set_num_threads(1)
+    translator = Translator.load("en-fr")
+    chosen = random.Random(0).sample(flight.verses(), arguments.closed)
+    translator.translate(chosen[: flight.BATCH])
+    started = time.perf_counter()
+    for first in range(0, len(chosen), flight.BATCH):
+        translator.translate(chosen[first : first + flight.BATCH])
+    return len(chosen) / (time.perf_counter() - started)
+
+
+def summary(sent: list[http_load.Sent], seconds: float) -> dict[str, Any]:
+    """Quantiles of delays in milliseconds, and answers in a second."""
+    answers = sorted(delay for _, delay, status in sent if status == 200)
+    refusals = sorted(delay for _, delay, status in sent if status in (429, 503))
+    return {
+        "requests": len(sent),
+        "answers": len(answers),
+        "refusals": len(refusals),
+        "none": len(sent) - len(answers) - len(refusals),
+        **{f"p{share}": _quantile(answers, share) for share in (50, 95, 99)},
+        "goodput": sum(delay <= SOON for delay in answers) / seconds,
+        "refusals p99": _quantile(refusals, 99),
+    }
+
+
+def _quantile(delays: list[float], share: int) -> float | None:
+    return 1000 * delays[min(len(delays) - 1, len(delays) * share // 100)] if delays else None
+
+
+def measured(arguments: argparse.Namespace, most: float) -> list[dict[str, Any]]:
+    """All servers under all loads, each time fresh: some go on with what nobody waits for any more."""
+    texts, results = flight.verses(), list[dict[str, Any]]()
+    for server in arguments.servers:
+        for load in arguments.loads:
+            arrivals = flight.poisson(texts, load * most, arguments.seconds, arguments.seed)
+            with running(server, arguments) as address:
+                http_load.sent(address, flight.poisson(texts, most / 2, 1.0, 99), PATIENCE)  # caches are filled
+                row = summary(http_load.sent(address, arrivals, PATIENCE), arguments.seconds)
+            results.append({"server": server, "load": load, **row})
+            print(results[-1], file=sys.stderr, flush=True)
+    return results
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """The rows of all servers, load by load."""
+    rows = []
+    for load in sorted({row["load"] for row in results}):
+        for row in results:
+            if row["load"] == load:
+                best = max(each["goodput"] for each in results if each["server"] == row["server"])
+                cells = [_number(row[name]) for name in ("p50", "p95", "p99")]
+                share = f"{row['goodput'] / best:.0%}" if best else "–"
+                ends = f"{row['refusals']:,} in {_number(row['refusals p99'])}" if row["refusals"] else "0"
+                without = f"{row['none']:,}"
+                rows.append([f"{load:g}", NAMES[row["server"]], *cells, f"{row['goodput']:.1f}", share, ends, without])
+    header = [
+        "load",
+        "server",
+        "p50, ms",
+        "p95",
+        "p99",
+        "goodput, 1/s",
+        "of its peak",
+        "refused in p99, ms",
+        "no answer",
+    ]
+    return race.table(header, rows)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", default=sys.executable, help="the Python that has the other servers")
+    parser.add_argument("--servers", nargs="*", choices=SERVERS, default=list(SERVERS))
+    parser.add_argument("--loads", type=float, nargs="*", default=list(LOADS))
+    parser.add_argument("--seconds", type=float, default=6.0, help="of arrivals at each load")
+    parser.add_argument("--wait", type=float, default=0.5, help="`foveate serve --wait`")
+    parser.add_argument("--closed", type=int, default=320, help="sentences that measure the capacity")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--server", choices=SERVERS, help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.server:
+        work(arguments.server, arguments.port)
+        return
+    most = capacity(arguments)
+    print(f"Load 1.0: {most:.1f} sentences a second", flush=True)
+    results = measured(arguments, most)
+    print(table(results))
+    settings = {**race.settings(arguments), "peers": "another environment"}
+    kept = race.save("serve", {"machine": race.machine(1), "settings": settings, "capacity": most, "results": results})
+    print(f"kept in {kept}")
+
+
+if __name__ == "__main__":
+    main()
