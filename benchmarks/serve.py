@@ -198,8 +198,8 @@ def main() -> None:
     results = measured(arguments, most)
     print(table(results))
     settings = {**race.settings(arguments), "peers": "another environment"}
-    kept = race.save("serve", {"machine": race.machine(1), "settings": settings, "capacity": most, "results": results})
-    print(f"kept in {kept}")
+    path = race.save("serve", {"machine": race.machine(1), "settings": settings, "capacity": most, "results": results})
+    print(f"kept in {path}")
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes | None:
     while len(content) < size:
         try:
             more = connection.recv(min(size - len(content), 1 << 16))
-        except ConnectionError:
+        except OSError:  # also a connection that another thread has closed
             return None
         if not more:
             return None
