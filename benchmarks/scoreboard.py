@@ -13,7 +13,7 @@ What happens when requests are malformed, processes are killed and files are dam
 $ python benchmarks/reliability.py --out docs/reliability.md
 ```
 
-Small versions of each line are tests. Overload is measured beside other servers in
+Small versions of most lines are tests. Overload is measured beside other servers in
 [benchmarks](../benchmarks/README.md#under-load).
 """
 TESTS = (

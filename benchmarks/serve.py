@@ -6,7 +6,7 @@
 
 Requests arrive by a Poisson process, from a process of its own. Load 1.0 is what our engine translates in batches of
 32 without a pause, without a server. The goodput counts answers within a second; delays are counted from the planned
-moment of a request, so that a late client does not flatter a server. `foveate serve` may let a request wait for 0.5
+moment of a request, so that a late client does not flatter a server. `foveate serve` may let a request wait for 0.7
 seconds (`--wait`), since an answer counts for one only.
 """
 
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--servers", nargs="*", choices=SERVERS, default=list(SERVERS))
     parser.add_argument("--loads", type=float, nargs="*", default=list(LOADS))
     parser.add_argument("--seconds", type=float, default=6.0, help="of arrivals at each load")
-    parser.add_argument("--wait", type=float, default=0.5, help="`foveate serve --wait`")
+    parser.add_argument("--wait", type=float, default=0.7, help="`foveate serve --wait`")
     parser.add_argument("--closed", type=int, default=320, help="sentences that measure the capacity")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--server", choices=SERVERS, help=argparse.SUPPRESS)
