@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from foveate.errors import UsageError
+from foveate.storage.staging import is_remote
 from foveate.tasks import TASKS
 
 
@@ -63,7 +64,7 @@ def files_given(arguments: argparse.Namespace, task: str) -> dict[str, Any]:
             raise UsageError(
                 "Training reads its data several times, so it cannot come from standard input. Save it first."
             )
-        files[name] = str(Path(path).absolute())
+        files[name] = path if is_remote(path) else str(Path(path).absolute())
     if arguments.columns is not None:
         if not TASKS[task].reads_columns:
             raise UsageError(f"{task} reads lines, not columns. Leave --columns out.")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, cast
 
 from foveate.errors import DataError, UsageError
+from foveate.storage.staging import is_remote, staged
 from foveate.suggestion import missing_file
 
 STDIN = "standard input"
@@ -71,9 +72,20 @@ def read_lines(path: Path | str) -> Iterator[str]:
 
     Lines end with \\n or \\r\\n only, so that the line numbers are those of every editor. A byte order mark is skipped.
 
+    The address of a remote file, such as s3://bucket/train.en, is copied to this machine first; that of a folder, which
+    ends with a slash, stands for all its files in the order of their names, one after the other.
+
     Raises DataError if the file is missing, damaged, not UTF-8 or not text.
     """
-    name = STDIN if str(path) == "-" else str(path)
+    if is_remote(path):
+        for address, copy in staged(str(path)):
+            yield from _lines_of(copy, address)
+    else:
+        yield from _lines_of(path, STDIN if str(path) == "-" else str(path))
+
+
+def _lines_of(path: Path | str, name: str) -> Iterator[str]:
+    """The lines of one file, which messages call by a name."""
     offset = 0
     with _open(path) as file:
         try:

@@ -15,6 +15,7 @@ from foveate.errors import DataError
 from foveate.inspect.link import piece_links, require_words, text_spans
 from foveate.metrics import parse_pharaoh
 from foveate.storage.draft import disk_errors
+from foveate.storage.staging import is_remote, staged
 from foveate.suggestion import counted
 
 
@@ -115,7 +116,7 @@ class Pairs:
         """A text that promises the same pairs: the files with their sizes and times, and the choice among them."""
         data = self.data
         files = (data.source, data.target, data.valid_source, data.valid_target, data.links, data.valid_links)
-        stats = [None if file is None else _stamp(Path(file)) for file in files]
+        stats = [[] if file is None else _stamps(file) for file in files]
         choice = [part, data.columns, data.links_column, sorted(self.drawn)]
         return json.dumps([stats, choice])
 
@@ -174,6 +175,7 @@ class Pairs:
         return data.read(data.source, data.target)
 
 
-def _stamp(path: Path) -> list[object]:
-    status = path.stat()
-    return [str(path.absolute()), status.st_size, status.st_mtime_ns]
+def _stamps(path: str) -> list[list[object]]:
+    """Name, size and time of a file, or of the copies of a remote one."""
+    files = [copy for _, copy in staged(path)] if is_remote(path) else [Path(path)]
+    return [[str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
