@@ -40,10 +40,10 @@ def names_like(word: str, names: Iterable[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """A number with its noun, in singular or plural.
 
-    >>> counted(1, "pair"), counted(12000, "pair"), counted(2, "hypothesis"), counted(7, "class")
-    ('1 pair', '12,000 pairs', '2 hypotheses', '7 classes')
+    >>> counted(1, "pair"), counted(12000, "pair"), counted(2, "hypothesis"), counted(7, "class"), counted(3, "batch")
+    ('1 pair', '12,000 pairs', '2 hypotheses', '7 classes', '3 batches')
     """
-    many = f"{noun.removesuffix('is')}es" if noun.endswith(("is", "ss")) else f"{noun}s"
+    many = f"{noun.removesuffix('is')}es" if noun.endswith(("is", "ss", "ch")) else f"{noun}s"
     return f"{count:,} {noun if count == 1 else many}"
 
 

@@ -12,6 +12,8 @@ from foveate.tasks.option import columns_argument, count, machine_arguments, req
 
 USUAL = next(iter(TASKS))
 """The default task."""
+DEVICES = ("a100", "h100", "h200")
+"""The devices of `foveate.tasks.world_plan`, which imports torch."""
 
 
 def lengths_of_all() -> list[str]:
@@ -27,6 +29,7 @@ examples:
   foveate plan tag --data tagged.txt --size large
   foveate plan run.toml --set model.block.model_dim=512 --source-length 200 --target-length 200
   foveate plan language_model --set model.num_layers=12 --set data.block_length=1024
+  foveate plan run.toml --processes 8 --device h200 --tokens 2.5e9 --set train.accumulate=8
   foveate plan tag --show > run.toml    a commented configuration with every default
 
 Nothing is trained: a few steps are measured on a random batch. With data files, sizes and lengths are chosen as
@@ -51,7 +54,28 @@ Nothing is trained: a few steps are measured on a random batch. With data files,
         says = [task.lengths[length] for task in TASKS.values() if length in task.lengths]
         parser.add_argument(option(length), type=count, metavar="N", help=", or ".join(says))
     parser.add_argument("--vocab", type=count, metavar="N", help="vocabulary size, where the tokenisers do not fix it")
+    parser.add_argument("--processes", type=count, metavar="N", help="also show the time of training by N processes")
+    parser.add_argument(
+        "--device", choices=DEVICES, help="with --processes: the device of each; by default the cores of this machine"
+    )
+    parser.add_argument(
+        "--tokens",
+        type=amount,
+        metavar="N",
+        help="with --processes: tokens to train on, like 2.5e9; by default those of train.steps",
+    )
     machine_arguments(parser)
+
+
+def amount(text: str) -> float:
+    """The type of --tokens: a number of at least 1, also as 2.5e9."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of at least 1, like 2.5e9, got {text!r}")
+    return value
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
     require_used(arguments, uses, task.lengths, f"for {name}")
     usual = zip(task.lengths, lengths(name, suggestion), strict=True)
     planned = [getattr(arguments, length) or by_data for length, by_data in usual]
+    if not arguments.processes:
+        require_used(arguments, dict.fromkeys(("device", "tokens"), "--processes"), (), "without it")
     if arguments.show:
         print(to_toml(config) if name == USUAL else f'task = "{name}"\n{to_toml(config)}', end="")
         return 0
@@ -80,7 +106,30 @@ def run(arguments: argparse.Namespace) -> int:
         files = files_given(arguments, name)
         lines += other_sizes(name, suggestion, config, files, arguments.set)(seconds)
     print("", *lines, sep="\n")
+    if arguments.processes:
+        print(_world(arguments, costs, config))
     return 0
+
+
+def _world(arguments: argparse.Namespace, costs: Any, config: Any) -> Any:
+    """The plan of several processes."""
+    import os
+
+    import torch
+
+    from foveate.tasks import world_plan
+
+    train, device = config.train, arguments.device
+    return world_plan.WorldPlan(
+        costs=costs,
+        processes=arguments.processes,
+        accumulate=train.accumulate,
+        reduction=train.reduction,
+        tokens=arguments.tokens or float(train.steps * train.accumulate * costs.probe.tokens),
+        device=world_plan.DEVICES.get(device),
+        name=device or "this machine",
+        cores=max((os.cpu_count() or 1) // torch.get_num_threads(), 1),
+    )
 
 
 def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
