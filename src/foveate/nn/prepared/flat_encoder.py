@@ -156,12 +156,12 @@ class EncoderPass:
         work = torch.empty(together * (5 * self.width + max(self._hidden, 2 * self.width)))
         rounded = torch.empty(-(-together // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
         watched = torch.empty(len(self.blocks), tokens, 3 * self.width) if watched_at is not None else None
-        kept = (ctypes.c_void_p * (2 * len(memory)))(*(part.data_ptr() for layer in memory for part in layer))
+        addresses = (ctypes.c_void_p * (2 * len(memory)))(*(part.data_ptr() for layer in memory for part in layer))
         self._library.encode(
             ctypes.byref(self._encoder),
             *map(native.address, (x, starts)),
             ctypes.c_int64(sentences),
-            kept,
+            addresses,
             ctypes.c_int64(room),
             *map(native.address, (work, rounded, watched)),
             native.threads(),
