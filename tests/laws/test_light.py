@@ -109,12 +109,12 @@ def test_hypotheses_are_those_of_torch(config: DecodeConfig, models: tuple[Trans
         limit = min(2 * len(source) + 10, config.max_length)
         expected = by_torch(model, source, limit, config)
         try:
-            found = search(light, source, limit, config)
+            hypotheses = search(light, source, limit, config)
         except CloseError:
             close += 1
             continue
-        assert [(one.tokens, one.finished) for one in found] == [(one.tokens, one.finished) for one in expected]
-        for ours, theirs in zip(found, expected, strict=True):
+        assert [(one.tokens, one.finished) for one in hypotheses] == [(one.tokens, one.finished) for one in expected]
+        for ours, theirs in zip(hypotheses, expected, strict=True):
             assert ours.log_probability == pytest.approx(theirs.log_probability, abs=LOG_PROBABILITY)
             assert ours.score == pytest.approx(theirs.score, abs=LOG_PROBABILITY)
     assert close < 3
@@ -200,13 +200,13 @@ def test_the_shipped_model_translates_and_aligns_alike(texts: list[str]) -> None
     for config in (None, replace(torches.config, num_best=4, length_penalty=Wu())):
         for expected in torches.translate(texts if config is None else texts[:4], config=config):
             try:
-                found = lights.translate(expected.source, config=config)
+                translation = lights.translate(expected.source, config=config)
             except CloseError:
                 left += 1
                 continue
-            assert (found.texts, found.finished) == (expected.texts, expected.finished)
-            if found.hypotheses and config is None:
-                ours, theirs = lights.align([found])[0], torches.align(expected)
+            assert (translation.texts, translation.finished) == (expected.texts, expected.finished)
+            if translation.hypotheses and config is None:
+                ours, theirs = lights.align([translation])[0], torches.align(expected)
                 assert (ours.source, ours.target) == (theirs.source, theirs.target)
                 assert np.abs(ours.weights - theirs.weights).max() < WEIGHT
     assert left <= 4

@@ -29,9 +29,9 @@ WITHOUT_TORCH = 'sys.modules["torch"] = None'
 @pytest.fixture
 def torches(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Grows with every command that torch answers."""
-    found: list[bool] = []
-    monkeypatch.setattr("foveate.cli.setup.prepare_machine", lambda *_, **__: found.append(True))
-    return found
+    answers: list[bool] = []
+    monkeypatch.setattr("foveate.cli.setup.prepare_machine", lambda *_, **__: answers.append(True))
+    return answers
 
 
 def python(*words: str, before: str = "") -> "subprocess.CompletedProcess[str]":

@@ -1,7 +1,7 @@
 """Greedy decoding and beam search over one sentence: those of `foveate.decode`, which define what is right.
 
 Both engines round differently, in the sixth digit. A decision between two values that are closer than that is left to
-torch (`CloseError`), so that a result found here is the one that torch would have found.
+torch (`CloseError`), so that a result of this one is that of torch.
 """
 
 from dataclasses import dataclass, field
