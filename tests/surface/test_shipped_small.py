@@ -7,9 +7,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
+from foveate import Translator
 from foveate.data.labelled import Tagged, read_tagged
+from foveate.data.text import Pair, read_pairs
+from foveate.metrics import phone_error_rate, sentence_error_rate
 from foveate.storage.shipped import SHIPPED, run_folder
 from foveate.tasks.tag.use import SentenceTagger
 
@@ -88,6 +92,57 @@ def test_it_is_scored_by_name_but_has_no_report(foveate: Any, tmp_path: Path) ->
     assert said.out.startswith("accuracy = ")
     said = foveate("evaluate", "us-address", "--data", data, "--report", tmp_path / "report.html", "--no-tune")
     assert (said.code, "us-address comes without one" in said.err) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> list[Pair]:
+    """The test words of the demo, whose first 200 are enough here."""
+    folder = tmp_path_factory.mktemp("words")
+    example(EXAMPLES / "pronunciation/run.py").split(folder, held_out=1000, most=2001)
+    return list(read_pairs(folder / "test.tsv"))[:200]
+
+
+def test_words_are_pronounced_at_once_in_small_and_capital_letters(foveate: Any) -> None:
+    said = foveate("translate", "en-sounds", "nation", "National", "--no-tune")
+    assert (said.code, said.out, said.err) == (0, "N EY SH AH N\nN AE SH AH N AH L\n", "")
+    said = foveate("translate", "en-sounds", "nation", "--align", "--no-tune")
+    assert "all attention" in said.out
+    assert "never seen" in foveate("translate", "en-sounds", "no 1", "--no-tune").err
+
+
+def test_pronunciations_are_as_good_as_their_card_states(words: list[Pair]) -> None:
+    card = (run_folder("en-sounds") / "README.md").read_text("utf-8")
+    row = re.search(r"^\| this model \| ([\d.]+) \| ([\d.]+) \|$", card, re.MULTILINE)
+    assert row is not None
+    translator = Translator.load("en-sounds")
+    phones = [one.text for one in translator.translate([pair.source for pair in words])]
+    references = [pair.target for pair in words]
+    stated = float(row[2])
+    error = 100 * (stated / 100 * (1 - stated / 100) / len(words)) ** 0.5
+    assert abs(sentence_error_rate(phones, references).value - stated) < 3 * error
+    assert abs(phone_error_rate(phones, references).value - float(row[1])) < 2
+
+
+def test_the_attention_of_a_pronunciation_follows_the_letters(words: list[Pair]) -> None:
+    """From phone to phone, the letter with the largest weight is rarely an earlier one."""
+    translator = Translator.load("en-sounds")
+    texts = [pair.source for pair in words[:50]]
+    places = [one.without_specials().weights.argmax(1) for one in translator.align(translator.translate(texts))]
+    steps = np.concatenate([np.diff(place) for place in places])
+    assert (steps >= 0).mean() > 0.9
+
+
+def test_pronunciations_are_scored_by_a_program(tmp_path: Path) -> None:
+    rows = [("cat", "K AE T"), ("dog", "D AO G")]
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{word}\t{phones}\n" for word, phones in rows))
+    (tmp_path / "dictionary").write_text("cat K AE1 T # an animal\ndog D AA1 G\ndog(2) D AO1 G\n")
+    scores = example(EXAMPLES / "pronunciation/word_scores.py")
+    test, out = str(tmp_path / "test.tsv"), tmp_path / "scores.json"
+    scores.main(["en-sounds", test, "--dictionary", str(tmp_path / "dictionary"), "--out", str(out)])
+    values = [row["phones"] for row in json.loads(out.read_text("utf-8"))]
+    assert values[:2] == [0, 0]
+    assert values[2] >= values[3]
 
 
 def test_a_model_for_another_command_names_those_that_suit(foveate: Any) -> None:

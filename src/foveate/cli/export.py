@@ -15,7 +15,7 @@ OUT receives the model, its vocabularies, and export.json, which describes input
 translation models; ONNX supports every text model whose parts can be expressed by its operators.
 """
     parser.add_argument(
-        "run", metavar="RUN", help="the run folder, or a model that comes with foveate: en-fr, us-address"
+        "run", metavar="RUN", help="the run folder, or a model that comes with foveate: en-fr, en-sounds, us-address"
     )
     parser.add_argument(
         "--to", choices=["ctranslate2", "onnx"], required=True, help="the engine that will load the model"

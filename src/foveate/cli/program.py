@@ -148,6 +148,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 EPILOG = """
 models that come with foveate, in place of RUN:
   en-fr        translates English to French
+  en-sounds    pronounces English words
   us-address   labels the parts of addresses of the United States
 
 foveate COMMAND --help explains a command with an example.

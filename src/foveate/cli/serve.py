@@ -12,7 +12,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """
 examples:
   foveate serve en-fr                                   the translator that comes with foveate, at port 8080
-  foveate serve en-fr us-address                        both models that come with foveate
+  foveate serve en-fr en-sounds us-address              all models that come with foveate
   foveate serve en-fr tags=runs/tagger gpt=runs/gpt     several runs, with names of their own
   foveate serve en-fr --address 0.0.0.0 --api-key-file keys.txt
   curl -d q="Good morning." -d source=en -d target=fr http://127.0.0.1:8080/translate

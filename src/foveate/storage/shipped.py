@@ -22,6 +22,7 @@ class Shipped:
 
 SHIPPED = {
     "en-fr": Shipped("english_french", "translate", "translates English to French"),
+    "en-sounds": Shipped("english_sounds", "translate", "pronounces English words"),
     "us-address": Shipped("us_addresses", "tag", "labels the parts of addresses of the United States"),
 }
 """The models by their names, which commands take in place of a run folder."""
@@ -36,7 +37,7 @@ def shipped_for(tasks: Collection[str]) -> list[str]:
     """The names of the models of some tasks.
 
     >>> shipped_for(["translate"]), shipped_for(["caption"])
-    (['en-fr'], [])
+    (['en-fr', 'en-sounds'], [])
     """
     return [name for name, model in SHIPPED.items() if model.task in tasks]
 

@@ -54,12 +54,13 @@ TASK = Entry(
     verb=Verb(
         name="translate",
         summary="translate text with a trained model",
-        run="the run folder, or a model that comes with foveate: en-fr",
+        run="the run folder, or a model that comes with foveate: en-fr, en-sounds",
         input="texts to translate; by default the lines of standard input",
         options=options,
         epilog="""
 examples:
   foveate translate en-fr "The black cat is sleeping." --align        needs no training
+  foveate translate en-sounds nation national --align                the phones of words
   foveate translate run/ "A man is riding a bicycle ." --align
   foveate translate run/ < input.txt > output.txt
   foveate translate run/ --n-best 4 --beam 8 < input.txt
