@@ -29,7 +29,7 @@ def interruptible(ask: Ask) -> Iterator[None]:
 
 
 def question() -> Ask | None:
-    """What asks whether the work goes on, if anything does."""
+    """The function that asks whether the work goes on, or None."""
     return _ask.get()
 
 
