@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CLIENTS := build/clients
 PYRIGHT := 1.1.414
 # torch comes first and pinned: left to itself, pip might choose another build with every later install.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
@@ -11,7 +12,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types viewer docs dist release clean
+.PHONY: help demo test lint types viewer clients docs dist release clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +41,10 @@ types: $(VENV)/.developer ## check the Python of README and pages as their reade
 viewer: $(VENV)/.user ## check that the committed viewer is what viewer/ builds, and test it; needs node 20 and chromium
 	@echo "== viewer"
 	@cd viewer && npm ci --no-audit --no-fund --loglevel=error && ./check-build && npm test && npm run e2e
+
+clients: $(VENV)/.developer $(CLIENTS)/.installed ## run every client that the service promises to answer against it; needs node 20
+	@echo "== clients of the service"
+	@$(BIN)/python -m pytest tests/clients/every_client.py
 
 docs: $(VENV)/.documents ## build the documentation site with its lessons in four languages, and look at it in chromium; needs node 20
 	@echo "== documentation"
@@ -83,4 +88,12 @@ $(VENV)/.developer: pyproject.toml $(VENV)/.torch
 	@echo "== installing foveate with the tools of its developers"
 	@$(INSTALL) --quiet -e '.[dev]'
 	@$(BIN)/python -m pip check
+	@touch $@
+
+$(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package-lock.json
+	@echo "== installing clients of the service into $(CLIENTS)"
+	@$(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip install --disable-pip-version-check --quiet -r tests/clients/requirements.txt
+	@$(CLIENTS)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps weblate==5.14.3
+	@cd tests/clients && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@

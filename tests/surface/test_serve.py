@@ -1,4 +1,4 @@
-"""The service: its interfaces with the clients that people use, refusals, and what it promises under load."""
+"""The service: its interfaces, refusals, and what it promises under load. `make clients` has every client."""
 
 import concurrent.futures
 import http.client
@@ -16,8 +16,6 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from deep_translator import LibreTranslator
-from libretranslatepy import LibreTranslateAPI
 from starlette.routing import Route
 from tests.surface.conftest import call
 from tests.surface.malformed import RELOAD, SOUND, damaged
@@ -76,21 +74,6 @@ def test_lines_and_dividers_stay(service: ServiceProcess, alone: dict[str, str])
     text = f"{SENTENCES[0]}\n\n==WEBLATE_PART==\n{SENTENCES[2]}\n"
     response = service.client.post("/translate", json={"q": text, "source": "en", "target": "fr"})
     assert response.json()["translatedText"] == f"{alone[SENTENCES[0]]}\n\n==WEBLATE_PART==\n{alone[SENTENCES[2]]}\n"
-
-
-@pytest.mark.parametrize("key", ["", KEY], ids=["without a key", "with a key"])
-def test_clients_of_libre_translate(
-    key: str, service: ServiceProcess, guarded: ServiceProcess, alone: dict[str, str]
-) -> None:
-    address = (guarded if key else service).address
-    client = LibreTranslateAPI(f"{address}/", api_key=key or None)
-    assert client.translate(SENTENCES[0], "en", "fr") == alone[SENTENCES[0]]
-    assert {language["code"] for language in client.languages()} == {"en", "fr"}
-    assert client.detect(SENTENCES[0])[0]["language"] == "en"
-    deep = LibreTranslator(
-        source="en", target="fr", base_url=f"{address}/", api_key=key or "none", custom_url=f"{address}/"
-    )
-    assert deep.translate(SENTENCES[0]) == alone[SENTENCES[0]]
 
 
 @pytest.mark.parametrize("key", ["", KEY], ids=["without a key", "with a key"])

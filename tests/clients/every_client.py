@@ -1,0 +1,63 @@
+"""Every client that is promised, against the real service, with and without a key: `make clients`.
+
+Each program of `program/` uses a client as its users do, and prints what it got. The clients stand in environments of
+their own, because what some of them bring along is larger than this package.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.surface.service_process import ALL, ServiceProcess
+
+from foveate import Translator
+
+HERE = Path(__file__).parent
+PYTHON = os.environ.get("FOVEATE_CLIENTS", str(HERE.parents[1] / "build/clients/bin/python"))
+KEY = "0123456789abcdef0123"
+TEXTS = ["The black cat sleeps.", "A man is riding a bicycle.", "« Good morning », said the child."]
+CLIENTS = (
+    "libre_translate_py.py",
+    "deep_translator_libre.py",
+    "openai_py.py",
+    "openai.mjs",
+    "libretranslate-ts.mjs",
+    "translate.mjs",
+    "weblate_machinery.py libretranslate",
+    "weblate_machinery.py openai",
+    "triton_client.py json",
+    "triton_client.py binary",
+    "hugging_face_hub.py",
+    "kserve_client.py 1",
+    "kserve_client.py 2",
+)
+
+
+@pytest.fixture(scope="module", params=[None, KEY], ids=["without a key", "with a key"])
+def question(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+    """A service, and the question to every program."""
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text(f"{KEY}\n")
+    guard = ("--api-key-file", str(keys)) if request.param else ()
+    with ServiceProcess(*ALL, *guard, "--wait", "20") as service:
+        yield {"address": service.address, "key": request.param, "texts": TEXTS}
+
+
+@pytest.fixture(scope="module")
+def translations() -> list[str]:
+    """What the model writes without a service."""
+    return [translation.text for translation in Translator.load("en-fr").translate(TEXTS)]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_client(client: str, question: dict[str, object], translations: list[str]) -> None:
+    name, *arguments = client.split()
+    program = "node" if name.endswith(".mjs") else PYTHON
+    command = [program, str(HERE / "program" / name), json.dumps(question), *arguments]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "0"}  # which would forbid this machine, too
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == translations

@@ -1,0 +1,59 @@
+"""openai: whole answers, streams, errors, and all of them without waiting."""
+
+import asyncio
+
+import openai
+from question import Question, fails, tell
+
+MODEL = "en-fr"
+
+
+def messages(text: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": "Translate."}, {"role": "user", "content": text}]
+
+
+def whole(client: openai.OpenAI, text: str) -> str:
+    answer = client.chat.completions.create(model=MODEL, messages=messages(text))
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    return answer.choices[0].message.content
+
+
+def streamed(client: openai.OpenAI, text: str) -> str:
+    options = {"include_usage": True}
+    chunks = list(
+        client.chat.completions.create(model=MODEL, messages=messages(text), stream=True, stream_options=options)
+    )
+    assert chunks[-1].usage.completion_tokens > 0
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+
+
+async def without_waiting(client: openai.AsyncOpenAI, texts: list[str]) -> tuple[list[str], list[str]]:
+    async def one(text: str) -> str:
+        return (await client.chat.completions.create(model=MODEL, messages=messages(text))).choices[0].message.content
+
+    async def parts(text: str) -> str:
+        stream = await client.chat.completions.create(model=MODEL, messages=messages(text), stream=True)
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    return await asyncio.gather(*map(one, texts)), await asyncio.gather(*map(parts, texts))
+
+
+if __name__ == "__main__":
+    question = Question.read()
+    access = {"base_url": f"{question.address}/v1", "api_key": question.key or "none", "max_retries": 0}
+    client = openai.OpenAI(**access)
+    assert client.models.retrieve(MODEL).id in [model.id for model in client.models.list()]
+    answers = [whole(client, text) for text in question.texts]
+    assert answers == [streamed(client, text) for text in question.texts]
+    assert (answers, answers) == asyncio.run(without_waiting(openai.AsyncOpenAI(**access), question.texts))
+    ask = client.chat.completions.create
+    with fails(openai.NotFoundError, "Did you mean 'en-fr'"):
+        ask(model="en-f", messages=messages("a"))
+    with fails(openai.BadRequestError, "n = 2"):
+        ask(model=MODEL, messages=messages("a"), n=2)
+    with fails(openai.UnprocessableEntityError, "30,000 characters"):
+        ask(model=MODEL, messages=messages("a" * 30_000))
+    if question.key:
+        with fails(openai.PermissionDeniedError, "not valid"):
+            whole(openai.OpenAI(**access | {"api_key": "0" * 20}), "a")
+    tell(answers)

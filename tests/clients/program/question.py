@@ -1,0 +1,40 @@
+"""The question to a program: an address, a key or none, and texts. Its answer is the last line that it prints: JSON."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Question:
+    address: str
+    key: str | None
+    texts: list[str]
+
+    @classmethod
+    def read(cls) -> "Question":
+        return cls(**json.loads(sys.argv[1]))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.key}"} if self.key else {}
+
+
+def tell(answer: Any) -> None:
+    """Print the answer."""
+    print(json.dumps(answer))
+
+
+@contextmanager
+def fails(kind: type[Exception], words: str) -> Iterator[None]:
+    """The block must end with such an error, whose message has these words."""
+    try:
+        yield
+    except kind as error:
+        if words not in str(error):
+            raise AssertionError(f"{words!r} is not in the message: {error}") from error
+    else:
+        raise AssertionError(f"There was no {kind.__name__} with {words!r}.")
