@@ -1,11 +1,11 @@
 /** Standalone pages of the example traces, put together as the exporter does it. */
 
-import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
 import { assemble } from "../src/engine/payload";
 import { golden } from "../test/stored";
+import { foveate } from "./command";
 import { captioned, causal, chinese, club, empty, gap, labelled, layers, lecture, many, needle, odd, persian, pieces, speech, type Example } from "./trace";
 
 const STATIC = fileURLToPath(new URL("../../src/foveate/serve/static/", import.meta.url));
@@ -35,10 +35,7 @@ export const widgetModule = (): string => readFileSync(`${STATIC}widget.js`, "ut
 /** The page of the translator that comes with the package, and those of the lectures' examples, as Python writes them. */
 export const SENTENCE = "A man in a red shirt is riding a bicycle down the street .";
 function written(name: string, ...what: string[]): void {
-  const root = fileURLToPath(new URL("../../", import.meta.url));
-  const own = `${root}.venv/bin/python`;
-  const python = process.env["PYTHON"] ?? (existsSync(own) ? own : "python3");
-  execFileSync(python, ["-m", "foveate", "look", ...what, "--html", `${PAGES}${name}.html`], { env: { ...process.env, PYTHONPATH: `${root}src` }, stdio: "ignore" });
+  foveate("look", ...what, "--html", `${PAGES}${name}.html`);
 }
 
 export const address = (name: string): string => `file://${PAGES}${name}.html`;

@@ -1,27 +1,18 @@
 /** Two models and one text: two small ones with other pieces, trained here, and one of them beside the translator that comes with the package. */
 
-import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
+import { foveate, printed, serving, type Serving } from "./command";
 import { address } from "./pages";
 import { visited } from "./visit";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
-const own = `${root}.venv/bin/python`;
-const python = process.env["PYTHON"] ?? (existsSync(own) ? own : "python3");
-const env = { ...process.env, PYTHONPATH: `${root}src`, OMP_NUM_THREADS: "1" };
 const pages = fileURLToPath(new URL("./pages/", import.meta.url));
 /** The two runs, which a worker that starts again after a failure does not train again. */
 const folder = `${pages}pair`;
 const TEXT = "a woman sees the black horse .";
 const WRITTEN = "une femme voit le cheval noir .";
-
-function foveate(...what: string[]): void {
-  execFileSync(python, ["-m", "foveate", ...what], { env, stdio: "ignore" });
-}
 
 /** Sentences of five subjects, verbs and objects each: what a model of a few thousand weights learns in seconds. */
 function sentences(): string {
@@ -33,7 +24,7 @@ function sentences(): string {
   return parts[0]!.flatMap(([a, x]) => parts[1]!.flatMap(([b, y]) => parts[2]!.map(([c, z]) => `${a} ${b} ${c} .\t${x} ${y} ${z} .\n`))).join("");
 }
 
-let server: ChildProcess;
+let server: Serving;
 let url = "";
 test.beforeAll(async () => {
   test.setTimeout(600_000);
@@ -54,19 +45,10 @@ test.beforeAll(async () => {
   foveate("look", `${folder}/words`, "--beside", `${folder}/pieces`, "--text", TEXT, "--html", `${pages}pair.html`);
   foveate("look", "en-fr", "--beside", `${folder}/pieces`, "--text", "a man finds a red bicycle .", "--target", "un homme trouve un vélo rouge .", "--html", `${pages}beside.html`);
   foveate("look", "en-fr", "--beside", `${folder}/words`, "--text", "the dog hears a man .", "--html", `${pages}differing.html`);
-  server = spawn(python, ["-m", "foveate", "look", `${folder}/words`, "--beside", `${folder}/pieces`, "--text", TEXT, "--no-browser"], { env, stdio: ["ignore", "ignore", "pipe"] });
-  for await (const line of createInterface({ input: server.stderr! })) {
-    if (!line.startsWith("http://")) continue;
-    url = line.trim();
-    break;
-  }
-  server.stderr!.resume();
+  server = await serving("look", `${folder}/words`, "--beside", `${folder}/pieces`, "--text", TEXT, "--no-browser");
+  ({ url } = server);
 });
-test.afterAll(async () => {
-  const ended = new Promise((resolve) => server.once("exit", resolve));
-  server.kill("SIGINT");
-  await ended;
-});
+test.afterAll(() => server.end());
 
 const story = (page: Page, at: number) => page.locator(".pairview article").nth(at);
 const word = (page: Page, at: number, side: "key" | "query", text: string) => story(page, at).locator(`.sentence .${side} .word`, { hasText: new RegExp(`^${text}$`) }).first();
@@ -117,7 +99,7 @@ one, other = (Translator.load(run).trace(${JSON.stringify(TEXT)}) for run in sys
 maps = aligned(one, other)
 at = maps.rows.index(sys.argv[3]), maps.columns.index(sys.argv[4])
 print(maps.first[at], maps.second[at])`;
-    const answer = execFileSync(python, ["-c", script, `${folder}/words`, `${folder}/pieces`, query!, key!], { env }).toString();
+    const answer = printed(script, `${folder}/words`, `${folder}/pieces`, query!, key!);
     const [one, two] = answer.trim().split(" ").map(Number);
     expect(Number(first!.replace("−", "-"))).toBeCloseTo(one!, 3);
     expect(Number(second!.replace("−", "-"))).toBeCloseTo(two!, 3);
@@ -169,7 +151,7 @@ one, other = (each.trace(${JSON.stringify(TEXT)}, ${JSON.stringify(WRITTEN)}) fo
 site = one.index("decoder.0.cross_attention")
 mean = lambda head, at: aligned(one, other, site=site, head=head, other_site=site + at // 4, other_head=at % 4).mean
 print(json.dumps([[mean(head, at) for at in (0, 2)] for head in range(3)]))`;
-  const stored = JSON.parse(execFileSync(python, ["-c", script, `${folder}/brief`, `${folder}/longer`], { env }).toString()) as number[][];
+  const stored = JSON.parse(printed(script, `${folder}/brief`, `${folder}/longer`)) as number[][];
   for (const [row, means] of stored.entries())
     for (const [at, mean] of means.entries()) {
       await canvas.hover({ position: { x: 28 + 12 + 48 * at, y: 18 + 12 + 24 * row } });

@@ -6,12 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test, type Page } from "@playwright/test";
+import { foveate, python, root } from "./command";
 import { address, SENTENCE } from "./pages";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
-const own = `${root}.venv/bin/python`;
-const python = process.env["PYTHON"] ?? (existsSync(own) ? own : "python3");
-const env = { ...process.env, PYTHONPATH: `${root}src`, OMP_NUM_THREADS: "1" };
 const FOLDER = `${root}docs/screenshots/`;
 const TEXTS = fileURLToPath(new URL("./screenshot.json", import.meta.url));
 const RENEW = process.env["FOVEATE_SCREENSHOTS"] === "1";
@@ -59,7 +56,7 @@ test.beforeAll(() => {
   test.setTimeout(300_000);
   const pages = fileURLToPath(new URL("./pages/", import.meta.url));
   const recorded = fileURLToPath(new URL("./recorded/", import.meta.url));
-  const look = (...what: string[]): void => void execFileSync(python, ["-m", "foveate", "look", ...what], { env, stdio: "ignore" });
+  const look = (...what: string[]): void => foveate("look", ...what);
   look("en-fr", "--text", SENTENCE, "--html", `${pages}switched.html`, "--ablations");
   look("en-fr", "The small black cat is sleeping.", "--why", "chat", "--out", `${pages}why.svg`);
   writeFileSync(`${pages}why.html`, `<body style="margin:0">${readFileSync(`${pages}why.svg`, "utf8")}`);

@@ -1,38 +1,22 @@
 /** Words and heads switched off in the story of the translator that comes with the package: with its model, and on a page. */
 
-import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { existsSync, readFileSync, statSync } from "node:fs";
-import { createInterface } from "node:readline";
+import { readFileSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
+import { foveate, serving, type Serving } from "./command";
 import { address, SENTENCE } from "./pages";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
-const own = `${root}.venv/bin/python`;
-const python = process.env["PYTHON"] ?? (existsSync(own) ? own : "python3");
-// Threads that share a busy machine wait for each other.
-const env = { ...process.env, PYTHONPATH: `${root}src`, OMP_NUM_THREADS: "1" };
-
-let server: ChildProcess;
+let server: Serving;
 let url = "";
 test.beforeAll(async () => {
   test.setTimeout(300_000);
   const page = fileURLToPath(new URL("./pages/switched.html", import.meta.url));
-  execFileSync(python, ["-m", "foveate", "look", "en-fr", "--text", SENTENCE, "--html", page, "--ablations"], { env, stdio: "ignore" });
-  server = spawn(python, ["-m", "foveate", "look", "en-fr", "--text", SENTENCE, "--no-browser"], { env, stdio: ["ignore", "ignore", "pipe"] });
-  for await (const line of createInterface({ input: server.stderr! })) {
-    if (!line.startsWith("http://")) continue;
-    url = line.trim();
-    break;
-  }
-  server.stderr!.resume();
+  foveate("look", "en-fr", "--text", SENTENCE, "--html", page, "--ablations");
+  server = await serving("look", "en-fr", "--text", SENTENCE, "--no-browser");
+  ({ url } = server);
 });
-test.afterAll(async () => {
-  const ended = new Promise((resolve) => server.once("exit", resolve));
-  server.kill("SIGINT");
-  await ended;
-});
+test.afterAll(() => server.end());
 
 async function visit(page: Page, to: string, hash = ""): Promise<string[]> {
   const strangers: string[] = [];

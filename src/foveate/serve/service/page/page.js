@@ -39,18 +39,20 @@ function show(text, failed = false) {
 function draw({ rows, columns, weights }) {
   const table = document.createElement("table");
   const head = table.createTHead().insertRow();
-  for (const label of ["", ...columns]) head.append(cell("th", label, "col"));
+  head.insertCell();
+  for (const label of columns) head.append(cell("th", label, "col"));
   const body = table.createTBody();
   rows.forEach((label, row) => {
     const line = body.insertRow();
     line.append(cell("th", label, "row"));
     for (const weight of weights[row]) {
       const one = cell("td", weight === null || weight < 0.005 ? "" : weight.toFixed(2));
-      one.style.backgroundColor = `rgb(var(--rgb) / ${Math.min(0.55, 0.6 * (weight ?? 0))})`;
+      one.style.backgroundColor = `rgb(var(--rgb) / ${0.42 * (weight ?? 0)})`;
       line.append(one);
     }
   });
   at("map").replaceChildren(table);
+  at("map").hidden = false;
 }
 
 function cell(kind, text, scope) {
@@ -83,8 +85,7 @@ async function busy(work) {
 
 at("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  at("map").replaceChildren();
-  at("page").hidden = true;
+  for (const part of ["map", "page"]) at(part).hidden = true;
   void busy(async () => show(written(await ask(...question()))));
 });
 at("explain").addEventListener("click", () => {
@@ -98,7 +99,14 @@ at("explain").addEventListener("click", () => {
   });
 });
 at("form").addEventListener("input", curl);
-at("copy").addEventListener("click", () => void navigator.clipboard?.writeText(at("curl").textContent));
+at("copy").addEventListener("click", () => {
+  void (async () => {
+    // Only pages of this machine, or by TLS, may write to the clipboard.
+    const copied = await navigator.clipboard?.writeText(at("curl").textContent).then(() => true, () => false);
+    if (!copied) getSelection().selectAllChildren(at("curl"));
+    at("state").textContent = copied ? "Copied" : "Selected: copy it by the keys of your system";
+  })();
+});
 
 void (async () => {
   const about = await (await fetch("/about")).json();
