@@ -24,6 +24,7 @@ from foveate.voice import say, tell
 
 RESTARTS = 3
 """Starts after a loss of processes, since the last new checkpoint, before this gives up."""
+HANGUPS = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGQUIT") if hasattr(signal, name))
 PATIENCE = 3600
 """Seconds for the step and the save after Ctrl-C, until torchrun kills a process."""
 
@@ -86,7 +87,7 @@ def _launch(size: int, threads: int, command: Sequence[str]) -> tuple[int, str]:
         *("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", f"--rdzv-id={os.getpid()}"),  # as --standalone does
         *(f"--nproc-per-node={size}", "--max-restarts=0", f"--shutdown-timeout={PATIENCE}"),
     ]
-    with _environment(threads), _silence():
+    with _environment(threads), _silence(), _handlers():
         config, program, words = config_from_args(parse_args([*options, "--no-python", *command]))
         try:
             elastic_launch(config=config, entrypoint=program)(*words)
@@ -136,6 +137,17 @@ def _environment(threads: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _handlers() -> Iterator[None]:
+    """Puts the handlers of signals back, which torchrun replaces."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *HANGUPS)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

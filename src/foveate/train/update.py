@@ -114,11 +114,12 @@ class Updater:
         floating-point numbers are divided without rounding.
         """
         if not self._unit:
-            buffers = [buffer.clone() for buffer in self.task.model.buffers()]
+            buffers = {name: buffer.clone() for name, buffer in self.task.model.named_buffers()}
             with torch.no_grad():
                 count = self._loss(self.task.batch(0), 0).count
-                for buffer, before in zip(self.task.model.buffers(), buffers, strict=True):
-                    buffer.copy_(before)
+                for name, buffer in self.task.model.named_buffers():
+                    if name in buffers and buffer.shape == buffers[name].shape:  # tables of positions may have grown
+                        buffer.copy_(buffers[name])
             self._unit = 2.0 ** math.ceil(math.log2(max(count, 1) * self.config.accumulate))
         return self._unit
 
