@@ -5,10 +5,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.decode.candidate import best, leaders
-from foveate.decode.loop import greedy_loop
 from foveate.decode.request import Request
 from foveate.decode.stepper import State, Stepper
 from foveate.decode.walk import Walk, walk
+from foveate.decode.whole_loop import greedy_loop
 from foveate.search import GreedyConfig, Hypothesis
 
 

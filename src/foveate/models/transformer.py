@@ -326,7 +326,7 @@ class Transformer(Seq2Seq[TransformerState]):
 
 
 class Prepared(NamedTuple):
-    """What was prepared from a model's weights. After they change, it is of no use."""
+    """Copies of a model's weights for the kernels, valid until the weights change."""
 
     flat: tuple[FlatBlock, ...] | None
     whole: DecoderStep | None

@@ -1,4 +1,4 @@
-"""What a model process is told when it starts."""
+"""The setup of a model process: its runs, and how they compute."""
 
 from dataclasses import dataclass
 

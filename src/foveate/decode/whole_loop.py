@@ -1,7 +1,7 @@
 """Greedy decoding and beam search without Python between two steps, for models whose step is a C function.
 
-The loops of `loop.cpp` compute what `walk.py` and `beam.py` compute, with the same numbers. They run where constraints
-hide the same tokens at every step; otherwise, and for other models, these functions return None.
+The loops of `whole_loop.cpp` compute what `walk.py` and `beam.py` compute, with the same numbers. They run where
+constraints hide the same tokens at every step; otherwise, and for other models, these functions return None.
 """
 
 import ctypes
@@ -147,4 +147,4 @@ def _run(
 @functools.cache
 def _kernels() -> ctypes.CDLL | None:
     """The compiled loops, or None without a compiler."""
-    return native.load("foveate.decode", "loop.cpp").library
+    return native.load("foveate.decode", "whole_loop.cpp").library

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foveate.attention import record
 from foveate.data.batch import Batch
-from foveate.decode import Average, BeamConfig, DecodeConfig, GreedyConfig, Wu, decode, loop
+from foveate.decode import Average, BeamConfig, DecodeConfig, GreedyConfig, Wu, decode, whole_loop
 from foveate.decode.interruption import interruptible
 from foveate.errors import DataError, UsageError
 from foveate.models import Transformer, TransformerConfig
@@ -23,7 +23,7 @@ VOCAB = 90
 
 @pytest.fixture(autouse=True)
 def _compiled() -> None:
-    if loop._kernels() is None:
+    if whole_loop._kernels() is None:
         pytest.skip("no compiler")
 
 
@@ -144,14 +144,14 @@ def test_every_step_asks_whether_to_go_on(config: DecodeConfig) -> None:
 def refusals(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """Whether each call of a loop refused."""
     answers: list[bool] = []
-    own = loop._run
+    own = whole_loop._run
 
     def run(*parts: object) -> object:
         results = own(*parts)  # type: ignore[arg-type]
         answers.append(results is None)
         return results
 
-    monkeypatch.setattr(loop, "_run", run)
+    monkeypatch.setattr(whole_loop, "_run", run)
     return answers  # type: ignore[return-value]
 
 
