@@ -54,6 +54,19 @@ def test_a_client_that_does_not_read_is_left_at_the_deadline(desk: Desk) -> None
     assert "TimeoutError" in lines[0]
 
 
+def test_pages_of_an_allowed_origin_may_send_the_headers_that_their_clients_have(desk: Desk) -> None:
+    async def asked(origin: str) -> httpx.Response:
+        gate = application(desk, Keyring(), Door(None, frozenset({"https://a.example"})), print)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(gate), base_url="http://b.example") as client:
+            headers = {"origin": origin, "access-control-request-headers": "authorization,x-stainless-os"}
+            return await client.options("/v1/completions", headers=headers)
+
+    allowed = asyncio.run(asked("https://a.example"))
+    assert allowed.headers["access-control-allow-headers"] == "authorization,x-stainless-os"
+    assert allowed.headers["access-control-allow-origin"] == "https://a.example"
+    assert "access-control-allow-headers" not in asyncio.run(asked("https://c.example")).headers
+
+
 def test_the_front_does_not_need_torch() -> None:
     """It starts at once, and its memory is small."""
     code = "import sys, foveate.cli.serve, foveate.serve.service.running; sys.exit('torch' in sys.modules)"

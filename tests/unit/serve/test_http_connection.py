@@ -123,6 +123,17 @@ def test_requests_that_wait_for_the_one_before_them_are_not_late() -> None:
     assert answers.endswith(b"b")
 
 
+@pytest.mark.parametrize("beginning", [HEAD[:20], HEAD + b"9\r\n\r\n", HEAD + b"9\r\n\r\nab"])
+def test_a_request_that_begins_in_one_piece_with_the_one_before_it_has_to_arrive_in_time_too(beginning: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(HEAD + b"1\r\n\r\na" + beginning)
+        return await rest(reader)
+
+    answers = told(talk)
+    assert answers.startswith(b"HTTP/1.1 200 OK")
+    assert b"HTTP/1.1 408 " in answers
+
+
 def test_nothing_but_new_lines_does_not_keep_a_connection() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         writer.write(HEAD + b"1\r\n\r\na")

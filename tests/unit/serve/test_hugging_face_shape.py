@@ -1,9 +1,12 @@
 """Hugging Face's shapes: words with their places, and groups of words."""
 
+import unicodedata
+
 from hypothesis import given
 from hypothesis import strategies as some
 
-from foveate.serve.service.hugging_face_shape import TokenClassification
+from foveate.serve.service.hugging_face_shape import FillMask, TokenClassification
+from foveate.serve.service.message import Card
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "NOUN")
 
@@ -42,3 +45,15 @@ def test_groups_divide_the_words_in_order(pairs: list[tuple[str, str]]) -> None:
         kinds = {tag.removeprefix("B-").removeprefix("I-") for tag in value["tags"][first : last + 1]}  # type: ignore[attr-defined]
         assert len(kinds) == 1
         assert not any(str(tag).startswith("B-") for tag in value["tags"][first + 1 : last + 1])
+
+
+def test_places_of_words_are_those_in_the_text_as_it_was_sent() -> None:
+    sent = "12 Cafe\u0301 \u212b\u2000A\u030a"
+    value = tagged(unicodedata.normalize("NFC", sent), ["NOUN"] * 4)
+    words = TokenClassification().shaped(value, sent)
+    assert [sent[each["start"] : each["end"]] for each in words] == [each["word"] for each in words] == sent.split()
+
+
+def test_gaps_of_no_texts_are_none() -> None:
+    card = Card("gaps", "fill", "gaps", "", 1, None, 0, (), 1.0)
+    assert FillMask().settings(card, []) == {}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from foveate.serve.service.open_inference import _divided, _packed, _texts, _unpacked
+from foveate.serve.service.message import Card
+from foveate.serve.service.open_inference import _divided, _outputs, _packed, _texts, _unpacked
 from foveate.serve.service.refused import RefusedError
 
 TEXTS = some.lists(some.text(max_size=8), max_size=6)
@@ -75,3 +76,12 @@ def test_other_requests_are_refused(body: bytes, header: str | None, words: str)
 def test_bytes_that_are_not_text_are_refused() -> None:
     with pytest.raises(RefusedError, match="Text 2 is not in UTF-8"):
         _unpacked(memoryview(_packed(["a"]) + b"\1\0\0\0\xff"))
+
+
+def test_each_output_comes_once_so_that_a_small_request_has_no_answer_of_any_size() -> None:
+    card = Card("en-fr", "translate", "en-fr", "", 1, ("en", "fr"), 0, (), 1.0)
+    query, _ = _divided(content([1], data=["a"])[:-1] + b', "outputs": [{"name": "json"}, {"name": "text"}]}', None)
+    assert _outputs(query, card) == [("json", False), ("text", False)]
+    twice, _ = _divided(content([1], data=["a"])[:-1] + b', "outputs": [{"name": "json"}, {"name": "json"}]}', None)
+    with pytest.raises(RefusedError, match="twice"):
+        _outputs(twice, card)

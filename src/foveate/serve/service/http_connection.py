@@ -38,6 +38,11 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
             if self._head > LARGEST_HEAD:
                 self._refuse(431, f"The header of a request has at most {LARGEST_HEAD:,} bytes.")
 
+        def on_message_begin(self) -> None:
+            if self._late is None:  # it may have begun in one piece with the end of the request before
+                self._expect()
+            super().on_message_begin()
+
         def on_headers_complete(self) -> None:
             self._in_body, self._head = True, 0
             super().on_headers_complete()

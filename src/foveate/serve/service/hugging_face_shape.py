@@ -79,6 +79,8 @@ class FillMask(Parameters, kw_only=True):
     top_k: int | None = None
 
     def settings(self, card: Card, texts: list[str]) -> dict[str, Any]:
+        if not texts:
+            return {}
         for number, text in enumerate(texts, start=1):
             gaps = sum(text.count(gap) for gap in GAPS)
             if gaps != 1:
@@ -166,9 +168,11 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
 
 
 def _placed(value: dict[str, Any], text: str) -> list[dict[str, Any]]:
-    """The words of a tagged text with their places in it."""
+    """The words of a tagged text with their places in it. They are those of the text as it was sent: the run has read
+    them in Unicode normal form C, which leaves white space alone.
+    """
     words, at = [], 0
-    for index, (word, tag, share) in enumerate(zip(value["words"], value["tags"], value["probabilities"], strict=True)):
+    for index, (word, tag, share) in enumerate(zip(text.split(), value["tags"], value["probabilities"], strict=True)):
         start = text.index(word, at)
         at = start + len(word)
         words.append({"entity": tag, "score": share, "index": index, "word": word, "start": start, "end": at})

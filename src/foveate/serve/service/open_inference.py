@@ -203,8 +203,10 @@ def _outputs(query: Infer, card: Card) -> list[tuple[str, bool]]:
         if output.name not in known:
             guess = did_you_mean(output.name, known)
             raise invalid(f"There is no output {output.name!r}.{guess} The run {card.name} has {' and '.join(known)}.")
-    each = [(output.name, output.parameters.binary_data) for output in outputs]
-    return [(name, usual if binary is None else binary) for name, binary in each]
+    each = {output.name: output.parameters.binary_data for output in outputs}
+    if len(each) < len(outputs):  # a small request could ask for an answer of any size
+        raise invalid("The request names an output twice. Name each once.")
+    return [(name, usual if binary is None else binary) for name, binary in each.items()]
 
 
 def _written(value: Any, name: str) -> str:

@@ -64,6 +64,7 @@ async def _run(service: Service, note: Callable[[str], None], log: Callable[[str
         config = uvicorn.Config(
             app,
             http=http_connection(service.limits),
+            ws="none",
             access_log=False,
             log_level="error",
             server_header=False,
