@@ -147,6 +147,9 @@ def test_other_models_are_refused() -> None:
     learned = {"kind": "learned", **to_dict(LearnedConfig(max_length=9))}
     others: dict[str, Callable[[dict[str, Any]], object]] = {
         "not a Transformer": lambda table: table.update(kind="luong"),
+        "settings of blocks": lambda table: table.update(position="sinusoidal"),
+        "the base": lambda table: table["position"].update(base=0),
+        "heads, widths": lambda table: table["block"].update(num_heads=7),
         "other settings": lambda table: table.update(novelty=1),
         "gelu": lambda table: table["block"].update(activation="gelu"),
         "cross_attention": lambda table: table["block"].update(cross_attention=biased),
@@ -219,3 +222,7 @@ def test_nothing_warns(texts: list[str]) -> None:
         warnings.simplefilter("error")
         assert not lights.translate("a " * 40, config=BeamConfig(max_length=12)).finished
         lights.translate("a", config=BeamConfig(beam=1))
+        _, large = pair(DESIGNS["all shared, no biases, silu, blocks of sines"])
+        large.decoder[0][0].expand.weight[:] *= 1e4  # beyond what exp represents
+        search(large, [5, END], 6, GreedyConfig(), close=0.0)
+        large.crossings([5, END], [1, 7])

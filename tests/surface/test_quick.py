@@ -124,6 +124,11 @@ def test_damaged_weights_and_continued_runs_are_left_to_torch(foveate: Any, tmp_
     write_json(run / "model.json", {**final, "stored": ""})
     _refused(run, "bfloat16")
     write_json(run / "model.json", final)
+    record = read_json(run / "config.json")
+    for damaged in (None, "transformer", []):
+        write_json(run / "config.json", {**record, "config": {**record["config"], "model": damaged}})
+        _refused(run, "not a Transformer")
+    write_json(run / "config.json", record)
     content = bytearray((run / "model.safetensors").read_bytes())
     content[-1] ^= 1
     (run / "model.safetensors").write_bytes(content)

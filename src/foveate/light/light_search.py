@@ -29,6 +29,7 @@ class CloseError(NotSupportedError):
         super().__init__("two hypotheses are so close that rounding decides between them")
 
 
+@np.errstate(all="ignore")  # as torch; logits that are not numbers are refused
 def search(
     model: LightTransformer, source: list[int], limit: int, config: DecodeConfig, *, close: float = CLOSE
 ) -> list[Hypothesis]:

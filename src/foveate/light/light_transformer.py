@@ -159,6 +159,7 @@ class LightTransformer:
         hidden = x if self.decoder_norm is None else self.decoder_norm(x)
         return replace(state, past=np.stack(pasts)), self.logits(hidden)
 
+    @np.errstate(all="ignore")
     def crossings(self, source: list[int], target: list[int]) -> list[Array]:
         """The weights [heads, target, source] of each layer's attention to the source when a target is forced, which
         begins with the begin token.
@@ -265,9 +266,11 @@ def _attend(query: Array, key: Array, value: Array) -> Array:
 
 def _require_supported(config: Mapping[str, Any]) -> None:
     """Raises NotSupportedError with the first setting that the numpy model lacks."""
-    block = config.get("block")
-    if config.get("kind") != "transformer" or not isinstance(block, dict):
+    if config.get("kind") != "transformer":
         raise NotSupportedError(f"the model is {config.get('kind')}, not a Transformer")
+    block, position = config.get("block"), config.get("position")
+    if not isinstance(block, dict) or not isinstance(position, dict):
+        raise NotSupportedError("the model has no settings of blocks and positions")
     if config.keys() - OTHERS.keys() != MODEL or block.keys() - DROPOUTS != BLOCK:
         raise NotSupportedError("the model has other settings than this version writes")
     for name, only in OTHERS.items():
@@ -278,7 +281,13 @@ def _require_supported(config: Mapping[str, Any]) -> None:
             raise NotSupportedError(f"{name} is not softmax(QKᵀ/√d)V over everything")
     if block["norm"] not in ("pre", "post") or block["activation"] not in ("relu", "silu"):
         raise NotSupportedError(f"blocks have the norm {block['norm']} and the activation {block['activation']}")
-    if config["position"].keys() != {"kind", "base", "layout"} or config["position"]["kind"] != "sinusoidal":
+    if position.keys() != {"kind", "base", "layout"} or position["kind"] != "sinusoidal":
         raise NotSupportedError("positions are not sinusoidal")
+    if not isinstance(position["base"], int | float) or not position["base"] > 0:
+        raise NotSupportedError(f"the base of positions is {position['base']}")
+    sizes = [block[name] for name in ("num_heads", "model_dim", "feedforward_dim")]
+    sizes += [config[name] for name in ("encoder_layers", "decoder_layers")]
+    if any(type(size) is not int or size < 1 for size in sizes) or sizes[1] % sizes[0]:
+        raise NotSupportedError(f"heads, widths and layers are {sizes}")
     if config["share"] not in ("none", "output", "all"):
         raise NotSupportedError(f"share is {config['share']}")

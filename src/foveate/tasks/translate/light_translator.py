@@ -78,7 +78,8 @@ class LightTranslator:
         use = build(Use, {name: run.config[name] for name in ("decode", "guide") if name in run.config})
         source, target = load_tokenisers(folder, run.tokenisers)
         sizes = (source.vocab_size, target.vocab_size)
-        model = LightTransformer(run.config.get("model", {}), _weights(folder), *sizes)
+        config = run.config.get("model")
+        model = LightTransformer(config if isinstance(config, dict) else {}, _weights(folder), *sizes)
         return cls(model, source, target, use.decode, head=use.guide.place, close=close)
 
     def translate(self, texts: str | Sequence[str], *, config: DecodeConfig | None = None, first: int = 0) -> Any:
