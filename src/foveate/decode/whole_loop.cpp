@@ -58,7 +58,7 @@ static int64_t rank_of(float value, int64_t place) {
     int32_t bits;
     if (value != value) value = INFINITY;
     std::memcpy(&bits, &value, sizeof bits);
-    return ((int64_t)(bits ^ ((bits >> 31) & 0x7fffffff)) << 32) - place;
+    return (int64_t)(bits ^ ((bits >> 31) & 0x7fffffff)) * ((int64_t)1 << 32) - place;
 }
 
 // One step of a sentence whose hypotheses have `time` tokens. Returns whether it is done.

@@ -20,6 +20,8 @@ def set_precision(model: nn.Module, precision: str) -> None:
     """
     if precision not in PRECISIONS:
         raise UsageError(f"There is no precision {precision!r}. Choose one of {', '.join(PRECISIONS)}.")
+    if precision != "int8" and getattr(model, "int8", False):
+        model.use_int8(False)  # type: ignore[operator]
     if precision == "bfloat16":
         model.to(torch.bfloat16)
     if precision != "int8":

@@ -8,6 +8,9 @@ from typing import Protocol, runtime_checkable
 
 from foveate.config import setting
 
+MOST = 6.0
+"""The largest α: with it the divisor of the longest sentence, of 2²⁰ tokens, is a number of float32."""
+
 
 @runtime_checkable
 class LengthPenalty(Protocol):
@@ -64,3 +67,5 @@ def divisor_of(penalty: LengthPenalty | None, length: int) -> float:
 def _require_alpha(alpha: float) -> None:
     if not alpha >= 0:
         raise ValueError(f"alpha must not be negative, got {alpha}")
+    if alpha > MOST:
+        raise ValueError(f"alpha must be at most {MOST:g}, or divisors would be too large for float32, got {alpha}")

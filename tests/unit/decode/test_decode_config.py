@@ -1,9 +1,12 @@
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 from foveate.config import build, to_dict
 from foveate.decode import Average, BeamConfig, DecodeConfig, GreedyConfig, LengthPenalty, SampleConfig, Stepper, Wu
+from foveate.search.decoding import LONGEST
+from foveate.search.length_penalty import MOST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,3 +42,11 @@ def test_the_toy_models_are_steppers_and_the_penalties_penalties(trigram):
 def test_a_negative_alpha_is_refused(penalty):
     with pytest.raises(ValueError, match="alpha must not be negative"):
         penalty(alpha=-0.1)
+
+
+@pytest.mark.parametrize("penalty", [Average, Wu])
+def test_the_divisor_of_the_longest_sentence_is_a_number_of_float32(penalty):
+    assert torch.tensor(penalty(alpha=MOST).divisor(LONGEST), dtype=torch.float32).isfinite()
+    for alpha in (MOST + 0.1, float("inf")):
+        with pytest.raises(ValueError, match="at most 6"):
+            penalty(alpha=alpha)

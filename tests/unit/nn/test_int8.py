@@ -118,6 +118,21 @@ def test_int8_is_left_while_gradients_are_computed_and_follows_changes_of_weight
     assert (changed - coarse).abs().max() > 0.01
 
 
+def test_another_precision_ends_int8() -> None:
+    model = _built(0, "pre", "output")
+    source, target = Batch.of([[5, 6, 2]]), Batch.of([[1, 5, 2]])
+    with torch.inference_mode():
+        before = model(source, target)
+        set_precision(model, "int8")
+        assert not torch.equal(model(source, target), before)
+        set_precision(model, "float32")
+        assert torch.equal(model(source, target), before)
+    set_precision(model, "int8")
+    set_precision(model, "bfloat16")
+    with torch.inference_mode():
+        assert model(source, target).dtype is torch.bfloat16
+
+
 def test_threads_compute_the_same_bits() -> None:
     torch.manual_seed(0)
     product, x = Int8Product(torch.randn(1100, 256), torch.randn(1100)), torch.randn(300, 256)

@@ -145,7 +145,7 @@ class DecoderStep:
 
         `watched_at` holds the positions of the two attentions while a recording is on.
         """
-        token, position, lengths = (part.contiguous() for part in (token, position, lengths))
+        token, position, lengths = token.long().contiguous(), position.contiguous(), lengths.contiguous()
         rows, sentences, room, memory_room = len(token), len(lengths), cache[0].shape[3], memory[0].key.shape[2]
         kinds = self.sizes(rows, max(room, memory_room)).values()
         counts, work, rounded, queries = (torch.empty(size, dtype=kind) for size, kind in kinds)

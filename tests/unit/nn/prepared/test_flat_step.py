@@ -140,12 +140,13 @@ def test_looking_changes_no_bit_and_sees_what_the_blocks_see(design: str, monkey
 
 
 @torch.no_grad()
-def test_tokens_may_lie_anywhere_in_memory() -> None:
+def test_tokens_may_lie_anywhere_in_memory_and_have_any_type() -> None:
     model, words = built(), torch.tensor([[4, 9], [5, 9], [6, 9]])
     state = model.start(Batch.of(SOURCES))
     _, expected = model.step(state, words[:, 0].clone())
-    _, logits = model.step(state, words[:, 0])
-    assert torch.equal(logits, expected)
+    for tokens in (words[:, 0], words[:, 0].int()):
+        _, logits = model.step(state, tokens)
+        assert torch.equal(logits, expected)
 
 
 @torch.no_grad()
