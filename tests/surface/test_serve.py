@@ -223,7 +223,7 @@ def test_shapes_of_hugging_face(service: ServiceProcess, alone: dict[str, str]) 
         ("/explain", b'{"source": ""}', 422, "empty"),
         ("/explain", b'{"source": "a", "site": "decoder"}', 422, "decoder"),
         ("/tag", b'{"text": "a", "run": "gpt"}', 422, "can generate"),
-        ("/tag", b'{"text": "a", "settings": {"bean": 2}}', 422, "bean"),
+        ("/tag", b'{"text": "a", "settings": {"bean": 2}}', 422, "This run has no settings"),
         ("/fill", b'{"text": "a b"}', 422, "gap"),
         ("/v1/completions", b'{"model": "gpt", "prompt": "a", "n": 2}', 400, "n = 2"),
         ("/v1/completions", b'{"model": "gpt", "prompt": "a", "temperature": 9}', 422, "temperature"),

@@ -145,7 +145,8 @@ def require_settings(settings: Mapping[str, Any], known: Iterable[str]) -> None:
     names = tuple(known)
     for name in settings:
         if name not in names:
-            raise UsageError(f"There is no setting {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}.")
+            known = f"Known: {', '.join(names)}." if names else "This run has no settings."
+            raise UsageError(f"There is no setting {name!r}.{did_you_mean(name, names)} {known}")
 
 
 def whole(settings: Mapping[str, Any], name: str, usual: int, most: int) -> int:

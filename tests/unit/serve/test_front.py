@@ -99,3 +99,17 @@ def test_the_report_of_a_failure_has_no_text(desk: Desk) -> None:
     assert "ValueError (" in lines[0]
     assert "test_front.py" in lines[0]
     assert not any("secret" in line for line in lines)
+
+
+def test_a_path_that_does_not_exist_has_a_neighbour_and_another_method_is_named(desk: Desk) -> None:
+    async def ask() -> list[httpx.Response]:
+        transport: Any = httpx.ASGITransport(application(desk, Keyring(), Door(None), lambda line: None))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            paths = ("/translat", "/v2/models/en-fr/infe", "/translate", "/languages")
+            return [await client.request("POST" if path == "/languages" else "GET", path) for path in paths]
+
+    near, deep, translate, languages = asyncio.run(ask())
+    assert (near.status_code, near.json()) == (404, {"error": "There is no such path. Did you mean '/translate'?"})
+    assert "'/v2/models/NAME/infer'" in deep.json()["error"]
+    assert (translate.status_code, translate.json()) == (405, {"error": "This path is for POST."})
+    assert languages.json() == {"error": "This path is for GET and HEAD."}

@@ -13,6 +13,7 @@ from foveate.serve.service.refused import RefusedError, invalid
 Shape = TypeVar("Shape")
 MOST_FIELDS = 20
 FORM = "application/x-www-form-urlencoded"
+PARTS = "multipart/form-data"
 
 
 async def body_of(request: Request, most: int) -> bytes:
@@ -47,10 +48,12 @@ async def fields(request: Request, most: int) -> dict[str, Any]:
     content = await body_of(request, most)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     values = _pairs(_text(request.scope["query_string"]))
-    if kind == FORM:
+    if kind == PARTS:
+        raise RefusedError(415, f"A form of several parts ({PARTS}) is not read. Send JSON, or {FORM}.", "multipart")
+    if kind == FORM and not content.lstrip().startswith(b"{"):  # curl -d says that JSON is a form
         values |= _pairs(_text(content))
     elif content:
-        values |= decoded(content, dict[str, Any])
+        values |= decoded(content, dict)
     return values
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import secrets
 import sys
 import time
@@ -25,6 +26,7 @@ from foveate.serve.service.desk import Desk
 from foveate.serve.service.failure import described
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.refused import RefusedError
+from foveate.suggestion import did_you_mean
 
 PAGE = Path(__file__).parent / "page"
 POLICY = (
@@ -215,7 +217,12 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    reason = {404: "There is no such path.", 405: "The path has another method."}.get(error.status_code, error.detail)
+    reason = error.detail
+    if error.status_code == 404:
+        paths = [re.sub(r"\{.*?\}", "NAME", route.path) for route in request.app.routes]
+        reason = f"There is no such path.{did_you_mean(request.scope['path'], paths)}"
+    elif error.status_code == 405:
+        reason = f"This path is for {' and '.join(sorted((error.headers or {}).get('Allow', '').split(', ')))}."
     code = CODES.get(error.status_code, "failed")
     return shown(request, RefusedError(error.status_code, reason, code, error.headers))
 

@@ -1,5 +1,7 @@
 """LibreTranslate's interface: its clients are Weblate, extensions of browsers, and packages of many languages."""
 
+from collections.abc import Sequence
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +15,7 @@ from foveate.serve.service.message import Card, settings_of
 from foveate.serve.service.refused import invalid
 
 ANY = "und"
-"""The code of a language that the run does not name."""
+"""The code of what a run reads whose name has no languages; the name of the run stands for what it writes."""
 AUTO = "auto"
 
 
@@ -40,7 +42,8 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         query = shaped(values, Translate)
         if query.format != "text":
             raise invalid(f"The format {query.format!r} is not supported. Send plain text, with the format text.")
-        card = chosen(desk, query.source, query.target)
+        translators = [card for card in desk.pool.cards if card.verb == "translate"] or [desk.card("translate")]
+        card = chosen(translators, query.source, query.target)
         texts = [query.q] if isinstance(query.q, str) else query.q
         reply = await desk.ask(request, card, texts, settings_of(alternatives=query.alternatives or None))
         result: dict[str, object] = {"translatedText": _each(query.q, [value["text"] for value in reply.values])}
@@ -63,14 +66,14 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         targets: dict[str, list[str]] = {}
         for card in desk.pool.cards:
             if card.verb == "translate":
-                source, target = card.languages or (ANY, ANY)
+                source, target = _pair(card)
                 targets.setdefault(source, []).append(target)
         codes = dict.fromkeys([*targets, *(code for each in targets.values() for code in each)])
         return answer([{"code": code, "name": name_of(code), "targets": targets.get(code, [])} for code in codes])
 
     async def settings(request: Request) -> Response:
-        sources = [card.languages or (ANY, ANY) for card in desk.pool.cards if card.verb == "translate"]
-        source, target = sources[0] if sources else (ANY, ANY)
+        pairs = [_pair(card) for card in desk.pool.cards if card.verb == "translate"]
+        source, target = pairs[0] if pairs else (ANY, ANY)
         return answer(
             {
                 "apiKeys": keys.needed,
@@ -94,22 +97,33 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
     ]
 
 
-def chosen(desk: Desk, source: str, target: str) -> Card:
-    """The run that translates from one language into another; "auto" is any. Raises RefusedError if there is none."""
-    source, target = code_of(source), code_of(target)
-    cards = [card for card in desk.pool.cards if card.verb == "translate"]
-    for card in cards:
-        reads, writes = card.languages or (None, None)
-        if reads is None or (source in (AUTO, reads) and target == writes):
+def chosen(translators: Sequence[Card], source: str, target: str) -> Card:
+    """The run that translates from one language into another; "auto" is any.
+
+    A run without languages is asked for by its name as the target, and answers all pairs only where it is the only
+    translator. Raises RefusedError if there is none.
+    """
+    pair = code_of(source), code_of(target)
+    for card in translators:
+        if card.languages and pair in (card.languages, (AUTO, card.languages[1])):
             return card
-    if not cards:
-        return desk.card("translate")
-    known = ", ".join("-".join(card.languages or ()) for card in cards)
-    raise invalid(f"No run translates from {source} into {target}. This service has {known}.")
+    others = [card for card in translators if card.languages is None]
+    for card in others:
+        if target == card.name or len(translators) == 1:
+            return card
+    known = ", ".join("-".join(card.languages) for card in translators if card.languages)
+    reason = f"No run translates from {pair[0]} into {pair[1]}." + (f" This service has {known}." if known else "")
+    if others:
+        reason += f" The target of a run without languages is its name: {', '.join(card.name for card in others)}."
+    raise invalid(reason)
+
+
+def _pair(card: Card) -> tuple[str, str]:
+    return card.languages or (ANY, card.name)
 
 
 def _detected(card: Card) -> dict[str, object]:
-    return {"confidence": 0.0, "language": (card.languages or (ANY, ANY))[0]}
+    return {"confidence": 0.0, "language": _pair(card)[0]}
 
 
 def _each(query: str | list[str], values: list[object]) -> object:

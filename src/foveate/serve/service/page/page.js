@@ -9,7 +9,7 @@ function question() {
   const { name, task, languages } = chosen();
   const text = at("text").value;
   if (task === "translate") {
-    const [source, target] = languages ?? ["auto", "und"];
+    const [source, target] = languages ?? ["auto", name];
     return ["/translate", { q: text, source, target }];
   }
   if (task === "generate") return ["/v1/completions", { model: name, prompt: text, max_tokens: 64 }];
