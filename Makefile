@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := build/clients
+RAY := build/ray
 PYRIGHT := 1.1.414
 # torch comes first and pinned: left to itself, pip might choose another build with every later install.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
@@ -42,9 +43,10 @@ viewer: $(VENV)/.user ## check that the committed viewer is what viewer/ builds,
 	@echo "== viewer"
 	@cd viewer && npm ci --no-audit --no-fund --loglevel=error && ./check-build && npm test && npm run e2e
 
-clients: $(VENV)/.developer $(CLIENTS)/.installed ## run every client that the service promises to answer against it; needs node 20
-	@echo "== clients of the service"
+clients: $(VENV)/.developer $(CLIENTS)/.installed $(RAY)/.installed ## run every client that the service promises to answer against it, and a cluster of Ray; needs node 20
+	@echo "== clients of the service, and Ray"
 	@$(BIN)/python -m pytest tests/clients/every_client.py
+	@PYTHONPATH=$(CURDIR)/$(RAY) $(BIN)/python -m pytest tests/clients/ray_cluster.py
 
 docs: $(VENV)/.documents ## build the documentation site with its lessons in four languages, and look at it in chromium; needs node 20
 	@echo "== documentation"
@@ -96,4 +98,10 @@ $(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package-lock
 	@$(CLIENTS)/bin/python -m pip install --disable-pip-version-check --quiet -r tests/clients/requirements.txt
 	@$(CLIENTS)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps weblate==5.14.3
 	@cd tests/clients && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(RAY)/.installed: constraints.txt $(VENV)/.torch
+	@echo "== installing Ray into $(RAY)"
+	@rm -rf $(RAY)
+	@$(INSTALL) --quiet --target $(RAY) 'ray[data]==2.60.0'
 	@touch $@
