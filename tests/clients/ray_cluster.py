@@ -1,4 +1,4 @@
-"""The example on a cluster of Ray writes what the command writes. `make clients` installs Ray, which no extra brings."""
+"""The example on a cluster of Ray writes what the command writes. `make clients` installs Ray."""
 
 import subprocess
 import sys
