@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -13,21 +12,17 @@ from typing import Any
 import pytest
 
 GROUP = Path(__file__).with_name("world_group.py")
-KILLS = Path(__file__).parents[2] / "benchmarks" / "worlds.py"
 STALL = 2.0
 """`train.stall_seconds` of the experiments with a process that stands still."""
-
-
-def run(script: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(path for path in sys.path if path)
-    variables = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, str(script), *words], capture_output=True, text=True, env=variables)
 
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """What happened in each experiment of `world_group`, and what its processes wrote to standard error."""
-    done = run(GROUP, str(tmp_path_factory.mktemp("worlds")))
+    path = os.pathsep.join(path for path in sys.path if path)
+    variables = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, str(GROUP), str(tmp_path_factory.mktemp("worlds"))]
+    done = subprocess.run(words, capture_output=True, text=True, env=variables)
     assert done.returncode == 0, done.stderr
     return SimpleNamespace(**json.loads(done.stdout), stderr=done.stderr)
 
@@ -76,8 +71,11 @@ def test_another_world_is_noted_where_it_changes_last_bits(worlds: SimpleNamespa
     ("name", "words"),
     [
         ("too-many", "2 processes cannot share the 1 batch of an update"),
-        ("settings", "rank 1 (.*): train.seed is 1, rank 0 has 0"),
-        ("data", "rank 1 (.*): the data's SHA-256 is [0-9a-f]{16}, rank 0 has"),
+        ("settings", r"rank 1 \(.*\): train.seed is 1, rank 0 has 0"),
+        ("settings", r"rank 1 \(.*\): train.schedule.decay is not set, rank 0 has 0.7"),
+        ("other-metrics", "different metrics: accuracy, odd, and accuracy, even. With several processes"),
+        ("more-metrics", "different metrics: accuracy, odd, and accuracy. With several processes"),
+        ("data", r"rank 1 \(.*\): the data's SHA-256 is [0-9a-f]{16}, rank 0 has"),
     ],
 )
 def test_processes_that_do_not_fit_are_refused_before_the_first_step(
@@ -116,13 +114,15 @@ def test_a_stopped_rank_is_named_in_time(worlds: SimpleNamespace, rank: int) -> 
     assert vars(worlds)[f"rank-{rank}-stopped-for"] < 10 * STALL
 
 
+def test_ranks_that_were_all_stopped_go_on_together(worlds: SimpleNamespace) -> None:
+    assert {ending["code"] for ending in worlds.ends["all-stopped"]} == {0}
+
+
 def test_a_rank_that_hangs_is_named(worlds: SimpleNamespace) -> None:
     assert worlds.ends["hanging"][0]["code"] == 5
     assert "Rank 1 of 2 has been at an update for 2 seconds while the others wait" in worlds.stderr
 
 
-def test_ranks_killed_at_random_moments_resume_in_other_worlds_to_the_same_end() -> None:
-    done = run(KILLS, "--kills", "3", "--seed", str(random.randrange(10**6)))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 kills" in done.stdout
-    assert "Different from one process left alone: nothing." in done.stdout
+def test_ranks_killed_at_random_moments_resume_in_other_worlds_to_the_same_end(worlds: SimpleNamespace) -> None:
+    assert "2 kills" in worlds.kills
+    assert "Different from one process left alone: nothing." in worlds.kills

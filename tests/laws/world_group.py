@@ -5,8 +5,11 @@
 All groups are forked from this process, which imports torch once.
 """
 
+import contextlib
+import io
 import json
 import os
+import random
 import resource
 import signal
 import sys
@@ -22,11 +25,11 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from kill_and_resume import Addition, Silent, traces
-from worlds import KILLED, ends, fork_world
+from worlds import KILLED, ends, fork_world, kill
 
 from foveate.errors import FoveateError
 from foveate.storage.checkpoint import read_final
-from foveate.train import Loss, TrainConfig, fit
+from foveate.train import Constant, Loss, TrainConfig, fit
 from foveate.train.world import World
 
 CONFIG = replace(KILLED, steps=24, validate_every=6, save_every=6, log_every=5, average=2)
@@ -49,11 +52,16 @@ class Told(Silent):
 
 
 class Task(Addition):
-    """`Addition`; `at` is called with the number of each batch, and may change it."""
+    """`Addition`; `at` is called with the number of each batch, and may change it; `more` returns more metrics."""
 
-    def __init__(self, at: Callable[[int, Tensor], Tensor] | None = None, factor: float = 1.0) -> None:
+    def __init__(
+        self,
+        at: Callable[[int, Tensor], Tensor] | None = None,
+        factor: float = 1.0,
+        more: Callable[[int], dict[str, float]] = lambda number: {},
+    ) -> None:
         super().__init__()
-        self.at, self.factor, self.number = at, factor, 0
+        self.at, self.factor, self.more, self.number = at, factor, more, 0
 
     def batch(self, step: int) -> Tensor:
         self.number = step
@@ -63,7 +71,7 @@ class Task(Addition):
     def loss(self, batch: Tensor) -> Loss:
         loss = super().loss(batch)
         factor = self.factor if self.model.training and self.number == 13 else 1.0
-        return Loss(loss.total * factor, loss.count, loss.metrics)
+        return Loss(loss.total * factor, loss.count, {**loss.metrics, **self.more(self.number)})
 
     def describe(self, batch: Tensor) -> str:
         return f"sums like {batch[0].tolist()}"
@@ -141,7 +149,14 @@ def laws(folder: Path) -> dict[str, Any]:
     note("fast-changed", group(folder / "fast-changed", 1, fast))
 
     note("too-many", group(folder / "too-many", 2, replace(CONFIG, accumulate=1)))
-    note("settings", group(folder / "settings", 2, settings=lambda rank, one: replace(one, seed=rank)))
+    others = replace(CONFIG, seed=1, schedule=Constant())
+    note("settings", group(folder / "settings", 2, settings=lambda rank, one: others if rank else one))
+    for name, more in (("other-metrics", ("odd", "even")), ("more-metrics", ("odd", "accuracy"))):
+
+        def task(rank: int, more: tuple[str, str] = more) -> Task:
+            return Task(more=lambda number: {more[number % 2]: 1.0})
+
+        note(name, group(folder / name, 2, task=task))
     for name in ("mine", "yours"):
         (folder / "data" / name / "data").mkdir(parents=True)
         (folder / "data" / name / "data" / "index.json").write_text(name)
@@ -160,6 +175,14 @@ def laws(folder: Path) -> dict[str, Any]:
 
     quick = replace(CONFIG, stall_seconds=2.0)
 
+    def kill_after(late: int, processes: list[int]) -> None:
+        """Waits until the other one of two ranks has ended, then kills the late one."""
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        end = time.monotonic() + 30
+        while os.waitid(os.P_PID, processes[1 - late], options) is None and time.monotonic() < end:
+            time.sleep(0.02)
+        os.kill(processes[late], signal.SIGKILL)
+
     for rank in (0, 1):
 
         def stop(mine: int, step: int, rank: int = rank) -> None:
@@ -167,23 +190,38 @@ def laws(folder: Path) -> dict[str, Any]:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
         def watch(processes: list[int], rank: int = rank) -> None:
-            """Waits until the other rank has ended, then ends the one that is stopped."""
             os.waitpid(processes[rank], os.WUNTRACED)
             began = time.monotonic()
-            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            while os.waitid(os.P_PID, processes[1 - rank], options) is None and time.monotonic() < began + 30:
-                time.sleep(0.02)
+            kill_after(rank, processes)
             results[f"rank-{rank}-stopped-for"] = time.monotonic() - began
-            os.kill(processes[rank], signal.SIGKILL)
 
         note(f"rank-{rank}-stopped", group(folder / f"rank-{rank}-stopped", 2, quick, hook=stop, wait=watch))
+
+    def stop_all(rank: int, step: int) -> None:
+        if step == 8:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def continue_late(processes: list[int]) -> None:
+        for process in processes:
+            os.waitpid(process, os.WUNTRACED)
+        time.sleep(1.25 * quick.stall_seconds)
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+    note("all-stopped", group(folder / "all-stopped", 2, quick, hook=stop_all, wait=continue_late))
 
     def sleep(step: int, rows: Tensor) -> Tensor:
         if step == 33:
             time.sleep(60)
         return rows
 
-    note("hanging", group(folder / "hanging", 2, quick, task=lambda rank: Task(sleep)))
+    hanging = group(
+        folder / "hanging", 2, quick, task=lambda rank: Task(sleep), wait=lambda processes: kill_after(1, processes)
+    )
+    note("hanging", hanging)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        kill(2, seed=random.randrange(10**6))
+    results["kills"] = said.getvalue()
     return results
 
 

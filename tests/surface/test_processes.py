@@ -2,51 +2,74 @@
 
 import os
 import signal
-import threading
-import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch.distributed.run import parse_args
 
+from foveate import machine
+from foveate.cli import resume, supervision
 from foveate.cli.program import build_parser
 from foveate.storage.manifest import file_digest
+from foveate.train import world
+from foveate.train.world import World
 
 SET = "--set"
 SHARED = (
-    *(SET, "train.accumulate=3", SET, "train.reduction=exact", SET, "train.steps=24"),
-    *(SET, "train.validate_every=12", SET, "train.save_every=4"),
+    *(SET, "train.accumulate=3", SET, "train.reduction=exact", SET, "train.steps=12"),
+    *(SET, "train.validate_every=6", SET, "train.save_every=3"),
 )
+DISASTERS = """
+import os, signal, sys
+
+def watch(event, arguments):
+    if event == "os.rename":
+        name = os.path.basename(os.fsdecode(arguments[1]))
+        if name == "step-00000006" and not os.path.exists(MARK):
+            open(MARK, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if name == "step-00000009":
+            heard, signalled = os.pipe()
+            os.set_blocking(signalled, False)
+            signal.set_wakeup_fd(signalled)
+            os.kill(os.getppid(), signal.SIGINT)
+            os.read(heard, 1)
+
+if os.environ.get("RANK") == "0":
+    sys.addaudithook(watch)
+"""
+"""Kills the first process in the save of step 6, once; interrupts the command in that of step 9, and waits until the
+signal has come back."""
 
 
-def children() -> list[int]:
-    return [int(word) for word in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-
-
-def kill_one(run: Path, before: list[int]) -> None:
-    """Waits for the first checkpoint, then kills the newest of the processes that were started since."""
-    while not (run / "checkpoints" / "step-00000004").exists():
-        time.sleep(0.005)
-    os.kill([process for process in children() if process not in before][-1], signal.SIGKILL)
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes by Linux's /proc")
-def test_a_killed_process_begins_again_and_the_run_ends_like_one_process(
-    recipe: tuple[str, ...], foveate: Any, tmp_path: Path
+@pytest.mark.skipif(os.name == "nt", reason="the signals are those of POSIX")
+def test_a_killed_process_begins_again_and_an_interrupted_run_ends_like_one_process(
+    recipe: tuple[str, ...],
+    foveate: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     alone, together = tmp_path / "alone", tmp_path / "together"
     assert foveate(*recipe, *SHARED, "--out", alone).code == 0
-    killer = threading.Thread(target=kill_one, args=(together, children()), daemon=True)
-    killer.start()
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "sitecustomize.py").write_text(f"MARK = {str(tmp_path / 'killed')!r}\n{DISASTERS}")
+    before = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "path"), *filter(None, [before])]))
     said = foveate(*recipe, *SHARED, "--out", together, "--processes", 2)
-    assert said.code == 0, said.err
+    assert said.code == 130, said.err
     assert "2 processes with 1 thread each." in said.err
-    assert "A process was killed: rank 1 by SIGKILL. All begin again from the checkpoint of step " in said.err
-    assert file_digest(together / "model.safetensors") == file_digest(alone / "model.safetensors")
-    assert (together / "report.html").exists()
+    assert "A process was killed: rank 0 by SIGKILL. All begin again from the checkpoint of step 3." in said.err
+    told = capfd.readouterr().err
+    assert "Stopped at step 10; everything is saved. Continue with:  foveate resume" in told
+    assert "no checkpoint yet" not in told
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert foveate("resume", together).code == 0
+    assert file_digest(together / "model.safetensors") == file_digest(alone / "model.safetensors")
 
 
 def test_more_processes_than_batches_are_refused_before_the_data_are_read(
@@ -60,6 +83,35 @@ def test_more_processes_than_batches_are_refused_before_the_data_are_read(
         assert "2 processes cannot share the 1 batch of an update (train.accumulate = 1)" in said.err
         assert "--set train.accumulate=2" in said.err
     assert not (tmp_path / "run").exists()
+
+
+def test_the_command_leaves_its_switches_for_the_processes_to_report(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "supervise", lambda *_: 0)
+    monkeypatch.setattr(machine, "tune", machine.by_rules)
+    words = [word for word in recipe if word != "--no-tune"]
+    said = foveate(*words, *SHARED, "--out", tmp_path / "run", "--processes", 2)
+    assert said.code == 0, said.err
+    assert "Switches" not in said.err
+
+
+def test_a_restarted_process_leaves_the_first_one_to_say_whether_the_run_has_begun(
+    recipe: tuple[str, ...], foveate: Any, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Second(World):
+        rank, size = 1, 2
+
+        def once(self, work: Callable[[], Any], *, during: str = "") -> Any:
+            asked.append(during)
+
+    monkeypatch.setattr(world, "joined", lambda: nullcontext(Second()))
+    monkeypatch.setattr(world, "restarts", lambda: 1)
+    monkeypatch.setattr(resume, "proceed", lambda *_: 0)
+    assert foveate(*recipe, "--out", trained).code == 0
+    assert asked == ["the preparation of the data"]
 
 
 def test_processes_inside_torchrun_are_refused(

@@ -62,8 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
     with joined() as world:
         hush(arguments.quiet or not world.is_first)
         begun: list[Begun] = []
-        if not (restarts() and (folder / "config.json").exists()):
-            world.once(lambda: begun.append(begin(arguments, folder)), during="the preparation of the data")
+
+        def start() -> None:
+            if not (restarts() and (folder / "config.json").exists()):
+                begun.append(begin(arguments, folder))
+
+        world.once(start, during="the preparation of the data")
         if not begun:  # another process has begun it, or this one before a restart
             saved = read_run(folder)
             with permit(*modules_in(saved.config)):
@@ -108,7 +112,7 @@ def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
     require_new(folder)
     for sentence in choices(suggestion, config) if suggestion else ():
         say(sentence)
-    prepare_machine(arguments, quiet=arguments.quiet)
+    prepare_machine(arguments, quiet=arguments.quiet or bool(arguments.processes))  # which report it themselves
     begin_run(folder)
     prepared = task.side.prepare(config, folder, say)
     config = prepared.config  # with the sizes of an encoder that it begins with

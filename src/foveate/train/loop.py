@@ -150,12 +150,12 @@ class _Run:
                 f"{self.folder} holds a run already, saved at step {steps[-1]:,}. "
                 f"Continue it with `foveate resume {self.folder}`, or name another folder."
             )
-        newest = self.checkpoints.newest() if resume else None
+        log, newest = self.folder / "metrics.jsonl", self.checkpoints.newest() if resume else None
         if newest:
             self._restore(newest, accept_changes, accepted)
-        elif resume:
+        elif resume and (self.world.size == 1 or log.exists()):
             self.progress.tell("This run has no checkpoint yet: starting from the beginning.")
-        self.log = MetricsLog(self.folder / "metrics.jsonl", keep=newest.state["log_bytes"] if newest else 0)
+        self.log = MetricsLog(log, keep=newest.state["log_bytes"] if newest else 0)
         return newest.state if newest else None
 
     def _receive(self, state: dict[str, Any] | None) -> None:

@@ -89,8 +89,19 @@ class Pulse:
             self._heard = time.monotonic()
 
     def _watch(self) -> None:
+        last = time.monotonic()
         while not self._ended.wait(min(1.0, self.limit / 8)):
+            now = time.monotonic()
+            if now - last > self.limit / 2:
+                self._begin(now)  # this process was stopped itself, perhaps with the others
             self._judge()
+            last = now
+
+    def _begin(self, now: float) -> None:
+        """Forgets for how long the others have been silent."""
+        self._heard = now
+        for sight in self._sights.values():
+            sight.beaten = sight.moved = now
 
     def _state(self) -> None:
         self._beat += 1

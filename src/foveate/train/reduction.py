@@ -95,7 +95,7 @@ class ExactSummation(_Flat):
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         norms = torch.stack(list(torch._foreach_norm(gradients, float("inf")))) if gradients else torch.zeros(1)
         largest = float(norms.max())
-        if largest < self.largest:
+        if gradients and largest < self.largest:
             torch._foreach_mul_(gradients, SCALE)
             for place, (parameter, part) in enumerate(zip(self.parameters, self.parts, strict=True)):
                 if parameter.grad is not None:

@@ -60,6 +60,7 @@ class Updater:
         self.device = self.parameters[0].device
         self.sum = summation(self.parameters, config.reduction, config.accumulate, world)
         self._unit = 0.0
+        self._table: Table | None = None
 
     def __call__(
         self, step: int, history: Sequence[Validation], *, stop: bool = False, seconds: float = 0.0
@@ -84,7 +85,8 @@ class Updater:
             peaks.append(self.sum.add())
         report = Report(losses=losses, peaks=peaks, stop=stop, seconds=seconds)
         if self.world.size > 1:
-            report = Table(config.accumulate, losses[0]).agreed(report, self.world)
+            self._table = self._table or Table(config.accumulate, losses[0], self.world)
+            report = self._table.agreed(report)
         count = sum(loss.count for loss in report.losses)
         correction = guess / max(count, 1)
         total = float(sum(loss.total.detach() for loss in report.losses))

@@ -127,12 +127,13 @@ class Ranks(World):
         place = {"host": platform.node(), "process": os.getpid()}
         all_facts = [json.loads(text) for text in self.gather(json.dumps({**facts, **place}))]
         first = all_facts[0]
+        absent = "not set"
         wrong = [
-            f"rank {rank} ({theirs['host']}, process {theirs['process']}): {name} is {theirs[name]}, "
-            f"rank 0 has {first[name]}"
+            f"rank {rank} ({theirs['host']}, process {theirs['process']}): {name} is {theirs.get(name, absent)}, "
+            f"rank 0 has {first.get(name, absent)}"
             for rank, theirs in enumerate(all_facts)
-            for name in facts
-            if theirs[name] != first[name]
+            for name in dict.fromkeys([*first, *theirs])  # another schedule, say, has other settings
+            if name not in place and theirs.get(name, absent) != first.get(name, absent)
         ]
         if wrong:
             listed = "\n".join(f"  {line}" for line in wrong[:8])

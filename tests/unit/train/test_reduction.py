@@ -1,0 +1,94 @@
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foveate.nn.position_vector import Sinusoid
+from foveate.train import Constant, Loss, TrainConfig, fit
+from foveate.train.reduction import LARGEST, ExactSummation
+from foveate.train.world import ALONE
+
+BELOW = float(torch.nextafter(torch.tensor(LARGEST / 4), torch.tensor(0.0)))
+"""The largest entry of a batch's gradient where four batches make an update."""
+
+
+def summed(gradients: Sequence[Tensor | None]) -> tuple[Tensor | None, list[float]]:
+    """The exact sum of the gradients of one weight, and the largest entry of each."""
+    weight = nn.Parameter(torch.zeros(3))
+    summation = ExactSummation([weight], ALONE, len(gradients))
+    peaks = []
+    for gradient in gradients:
+        weight.grad = None if gradient is None else gradient.clone()
+        peaks.append(summation.add())
+    summation.finish()
+    return weight.grad, peaks
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_largest_entries_that_are_allowed_do_not_overflow(sign: float) -> None:
+    total, peaks = summed([torch.full((3,), sign * BELOW) for _ in range(4)])
+    assert total is not None
+    assert total.tolist() == [4 * sign * BELOW] * 3
+    assert peaks == [BELOW] * 4
+
+
+def test_sums_have_no_order_and_keep_the_bits_of_small_entries() -> None:
+    gradients = [torch.tensor([3.0 * 2.0**-28, -1e-3, 511.0]), torch.tensor([2.0**-40, 2.0**-27, -511.0])]
+    forwards, backwards = summed(gradients)[0], summed(gradients[::-1])[0]
+    assert forwards is not None
+    assert backwards is not None
+    assert torch.equal(forwards, backwards)
+    assert torch.equal(forwards, (gradients[0].double() + gradients[1].double()).float())
+
+
+def test_a_batch_without_a_gradient_adds_none() -> None:
+    ones = torch.ones(3)
+    assert summed([None, None])[0] is None
+    total, _ = summed([None, ones, None])
+    assert total is not None
+    assert torch.equal(total, ones)
+
+
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf, LARGEST / 2])
+def test_an_entry_that_integers_cannot_add_is_reported(entry: float) -> None:
+    _, peaks = summed([torch.tensor([0.0, entry, 1.0]), torch.ones(3)])
+    assert not peaks[0] < LARGEST / 2
+    assert peaks[1] == 1.0
+
+
+class Places:
+    """Tells the last of some places, which are more than the table of positions has at first."""
+
+    steps_per_epoch = 4
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model: nn.Module = nn.Sequential(Sinusoid(8), nn.Dropout(0.2), nn.Linear(8, 1))
+
+    def batch(self, step: int) -> Tensor:
+        return torch.arange(70 + 30 * (step % 3)).expand(2, -1)
+
+    def loss(self, batch: Tensor) -> Loss:
+        errors = self.model(batch).squeeze(-1) - batch / batch.shape[1]
+        return Loss(errors.square().sum(), batch.numel())
+
+    def validate(self) -> dict[str, float]:
+        return {"loss": float(self.loss(self.batch(2)).total)}
+
+    def describe(self, batch: Tensor) -> str:
+        return f"{batch.shape[1]} places"
+
+
+def test_tables_of_positions_may_grow_in_the_first_batch_under_exact_sums(tmp_path: Path) -> None:
+    config = TrainConfig(steps=4, accumulate=2, schedule=Constant(), learning_rate=0.01, validate_every=4)
+    tasks = {}
+    for reduction in ("exact", "fast"):
+        task = tasks[reduction] = Places()
+        fit(task, replace(config, reduction=reduction), tmp_path / reduction)
+        assert len(task.model[0].table) == 256
+    for exact, fast in zip(tasks["exact"].model.parameters(), tasks["fast"].model.parameters(), strict=True):
+        torch.testing.assert_close(exact, fast, rtol=0, atol=1e-6)
