@@ -128,9 +128,11 @@ def test_parts_of_another_number_are_refused_before_work(answer: Answer, tmp_pat
         assert (said.code, "has parts of " in said.err) == (3, True), said.err
 
 
-def test_parts_of_other_inputs_models_and_options_are_refused(
-    answer: Answer, texts: Path, run: Path, tmp_path: Path
+@pytest.mark.parametrize("part", ["1/2", "2/2"])
+def test_parts_of_other_inputs_models_and_options_are_refused_before_work(
+    part: str, answer: Answer, texts: Path, run: Path, tmp_path: Path
 ) -> None:
+    """Also beside a finished part: they could not be merged."""
     output = tmp_path / "out.txt"
     answer(output, "--part", "1/2", run=run)
     config = run / "config.json"
@@ -138,16 +140,17 @@ def test_parts_of_other_inputs_models_and_options_are_refused(
     texts.write_bytes(before[1] + b"ab\n")
     said = answer(output, "--merge", "--part", "1/2", run=run)
     assert said.code == 2
-    said = answer(output, "--part", "1/2", run=run)
+    said = answer(output, "--part", part, run=run)
     assert (said.code, "another job (other input)" in said.err) == (3, True), said.err
     texts.write_bytes(before[1])
     config.write_bytes(before[0] + b"\n")
-    said = answer(output, "--part", "1/2", run=run)
+    said = answer(output, "--part", part, run=run)
     assert (said.code, "another job (other model)" in said.err) == (3, True), said.err
     config.write_bytes(before[0])
-    said = answer(output, "--part", "1/2", "--set", "length_penalty.alpha=0.5", run=run)
+    said = answer(output, "--part", part, "--set", "length_penalty.alpha=0.5", run=run)
     assert (said.code, "another job (other options)" in said.err) == (3, True), said.err
-    assert answer(output, "--part", "1/2", run=run).code == 0
+    assert not (tmp_path / "out.txt.parts" / "2-of-2").exists()
+    assert answer(output, "--part", part, run=run).code == 0
 
 
 def test_a_part_begun_with_another_input_is_refused(answer: Answer, texts: Path, tmp_path: Path) -> None:

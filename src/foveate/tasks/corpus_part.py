@@ -89,18 +89,20 @@ def answer_corpus(side: Side, arguments: argparse.Namespace) -> None:
     output = Path(arguments.output)
     parts = _Parts(output.with_name(f"{output.name}.parts"))
     if arguments.merge:
-        _merge(parts, Job.of(arguments), output)
+        parts.require_job(Job.of(arguments))
+        _merge(parts, output)
         return
     number, count = arguments.part or (1, 1)
     parts.require_count(count)
     require_writable(output)
     job = Job.of(arguments)
-    if parts.description(number, count, job) is None:
+    parts.require_job(job)
+    if parts.description(number, count) is None:
         _answer_part(side, arguments, parts, job, number, count)
     else:
         say(f"Part {number} of {count} is complete.")
     if arguments.part is None:
-        _merge(parts, job, output)
+        _merge(parts, output)
     else:
         say(f"It is in {parts.text(number, count)}. When all {count} are there: --merge in place of --part.")
 
@@ -149,21 +151,31 @@ class _Parts:
             raise DataError(f"{self.folder} has parts of {numbers} parts. Delete those that do not belong together.")
         return counts.pop()
 
-    def description(self, number: int, count: int, job: Job) -> _Description | None:
-        """A finished part, checked against the job and its own digest; None if it is not finished."""
+    def require_job(self, job: Job) -> None:
+        """Raises DataError for a finished part of another job, with which no other part could be merged."""
+        for path in self.described().values():
+            require_same(_read(path).job, job, path)
+
+    def description(self, number: int, count: int) -> _Description | None:
+        """A finished part, checked against its own digest; None if it is not finished."""
         path = self.text(number, count).with_suffix(".json")
         if not path.exists():
             return None
-        description = build(_Description, read_json(path), where=f"{path}:")
-        if description.format != FORMAT:
-            raise DataError(f"{path} has the format {description.format!r}; this version reads {FORMAT!r}.")
-        require_same(description.job, job, path)
+        description = _read(path)
         if file_digest(self.text(number, count)) != description.sha256:
             raise DataError(
                 f"{self.text(number, count)} has changed since it was written: its SHA-256 differs. Delete it with its "
                 ".json, and answer the part again."
             )
         return description
+
+
+def _read(path: Path) -> _Description:
+    """The description in a file, of this version's format."""
+    description = build(_Description, read_json(path), where=f"{path}:")
+    if description.format != FORMAT:
+        raise DataError(f"{path} has the format {description.format!r}; this version reads {FORMAT!r}.")
+    return description
 
 
 def require_same(old: Job, new: Job, place: Path) -> None:
@@ -228,7 +240,7 @@ def _finish(parts: _Parts, job: Job, lines: int, pieces: range, place: tuple[int
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _merge(parts: _Parts, job: Job, output: Path) -> None:
+def _merge(parts: _Parts, output: Path) -> None:
     """Write the answers of all parts in the order of the input, and delete the parts."""
     described = parts.described()
     count = parts.require_count()
@@ -237,7 +249,7 @@ def _merge(parts: _Parts, job: Job, output: Path) -> None:
             f"{parts.folder} lacks {listing((f'part {number} of {count}' for number in missing), 8)}. Answer "
             f"{'it' if len(missing) == 1 else 'them'} with --part."
         )
-    all_parts = [parts.description(number, count, job) for number in range(1, count + 1)]
+    all_parts = [parts.description(number, count) for number in range(1, count + 1)]
     descriptions = [description for description in all_parts if description is not None]
     lines = descriptions[0].lines
 
