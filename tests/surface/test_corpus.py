@@ -180,6 +180,7 @@ def test_a_damaged_part_is_named(answer: Answer, tmp_path: Path) -> None:
         (("--input", "IN", "--output", "OUT", "--align"), "--align draws in the terminal"),
         (("--input", "IN", "--output", "OUT", "abc"), "The texts are there twice"),
         (("--input", "-", "--output", "OUT"), "it cannot be standard input"),
+        (("--input", "IN", "--output", "IN"), "--output is the file of --input"),
         (("--input", "nowhere.txt", "--output", "OUT"), "nowhere.txt"),
         (("--input", "IN", "--output", "OUT", "--part", "3/2"), "must be K/N, with K from 1 to N"),
     ],

@@ -293,6 +293,8 @@ def _require_options(arguments: argparse.Namespace) -> None:
         raise UsageError("--part answers a part, and --merge joins the finished ones. Leave one of them out.")
     if arguments.input == "-":
         raise UsageError("--input is read several times, so it cannot be standard input. Save it as a file first.")
+    if Path(arguments.input).resolve() == Path(arguments.output).resolve():
+        raise UsageError("--output is the file of --input, which the answers would replace. Name another file.")
     for name in DRAWINGS:
         if given(arguments, name):
             raise UsageError(f"--{name} draws in the terminal, and --output is a file of answers. Leave it out.")
