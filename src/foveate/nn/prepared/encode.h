@@ -71,12 +71,22 @@ static void attend_within(
     });
 }
 
+// The end of the sentences that are encoded together with the first one: up to `TOGETHER` tokens, or one longer sentence.
+static int64_t end_of_group(const int64_t* starts, int64_t sentences, int64_t first) {
+    int64_t last = first + 1;
+    while (last < sentences && starts[last + 1] - starts[first] <= TOGETHER) last++;
+    return last;
+}
+
 extern "C" {
 
-// The most tokens that are encoded together: `TOGETHER`, or one longer sentence.
+// The most tokens that are encoded together.
 int64_t tokens_together(const int64_t* starts, int64_t sentences) {
-    int64_t most = TOGETHER;
-    for (int64_t s = 0; s < sentences; s++) most = std::max(most, starts[s + 1] - starts[s]);
+    int64_t most = 0;
+    for (int64_t first = 0, last; first < sentences; first = last) {
+        last = end_of_group(starts, sentences, first);
+        most = std::max(most, starts[last] - starts[first]);
+    }
     return most;
 }
 
@@ -92,8 +102,7 @@ void encode(
     const Encoder& e = *encoder;
     int64_t width = e.width, dim = width / e.heads, tokens = starts[sentences];
     for (int64_t first = 0, last; first < sentences; first = last) {
-        last = first + 1;
-        while (last < sentences && starts[last + 1] - starts[first] <= TOGETHER) last++;
+        last = end_of_group(starts, sentences, first);
         int64_t here = starts[last] - starts[first];
         float *own = x + starts[first] * width, *normal = work, *context = normal + here * width;
         float *joined = context + here * width, *rest = joined + 3 * here * width;

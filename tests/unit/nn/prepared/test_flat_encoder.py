@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from foveate.attention import record
 from foveate.data.batch import Batch
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn import BlockConfig, LearnedConfig
@@ -102,6 +103,21 @@ def test_in_bfloat16_it_errs_no_more_than_the_modules_do(design: str) -> None:
     exact, model = by_modules(built(design), sources()), built(design, torch.bfloat16)
     ours, theirs = memory(model, sources()), by_modules(model, sources())
     assert (ours - exact).norm() <= 1.1 * (theirs - exact).norm()
+
+
+@torch.no_grad()
+def test_a_recording_sees_what_the_modules_see_in_every_layer_and_sentence() -> None:
+    model, batch = built("pre, gelu"), Batch.of(sources()).widened(16)
+    with record(model) as fast:
+        model.start(batch)
+    with record(model) as slow:
+        model.encode(batch)
+    layers = list(zip(fast.of_kind("self"), slow.of_kind("self"), strict=True))
+    assert len(layers) == 2
+    for ours, theirs in layers:
+        for sentence, length in enumerate(LENGTHS):
+            mine, other = (each.weights()[sentence, :, :length, :length] for each in (ours, theirs))
+            torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
 
 
 def test_a_hooked_or_changed_block_is_run_itself() -> None:
