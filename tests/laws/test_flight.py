@@ -132,6 +132,20 @@ def test_a_sentence_in_flight_is_decoded_as_alone_to_the_bit(config, data):
         assert trip.arrived[sentence] == alone(model, model.start, sentence, config, limits_of(sentence, config))
 
 
+def test_a_flight_forgets_the_penalties_of_sentences_that_have_left():
+    model, config = Hashing(), BeamConfig(max_length=12)
+    flight = Flight[int](model, model.start, config, capacity=3)
+    trip = Trip(flight, {})
+    for number in range(40):
+        limits = Limits(max_length=4, length_penalty=Average(alpha=number / 10))
+        flight.admit([number], [number], [limits])
+        trip.fly(2)
+        if number % 10 == 0:
+            trip.land()
+            assert trip.arrived[number] == alone(model, model.start, number, config, limits)
+    assert flight._seats is None or len(flight._seats._tables) <= 7
+
+
 def test_short_sentences_come_first_but_a_long_one_does_not_wait_for_ever():
     model, config = Hashing(), GreedyConfig(max_length=2)
     flight = Flight[int](model, model.start, config, capacity=1, gather=1, patience=1)

@@ -82,6 +82,9 @@ class Seats:
         penalties: Sequence[LengthPenalty | None],
     ) -> None:
         """Seat sentences, which have at most `limits` tokens and begin after `tokens`."""
+        if len(self._tables) > len(self._penalty):  # some are of penalties that no seat has any more
+            own = set(map(id, self._penalty))
+            self._tables = {penalty: table for penalty, table in self._tables.items() if penalty in own}
         for sentence, limit, penalty in zip(sentences, limits, penalties, strict=True):
             seat = self._free.pop()
             rows = slice(seat * self.beam, (seat + 1) * self.beam)

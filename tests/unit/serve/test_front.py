@@ -14,13 +14,15 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from foveate.errors import SetupError
-from foveate.serve.service.admission import Limits
+from foveate.serve.service.admission import Limits, cost
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.front import Door, Gate, application
 from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.message import Card
 from foveate.serve.service.model_pool import ModelPool
 from foveate.serve.service.model_setup import Setup
 from foveate.serve.service.nursery import Nursery
+from foveate.serve.service.refused import RefusedError
 
 
 class Barren(Nursery):
@@ -52,6 +54,14 @@ def test_a_client_that_does_not_read_is_left_at_the_deadline(desk: Desk) -> None
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
     asyncio.run(asyncio.wait_for(gate(scope, receive, send), 10))
     assert "TimeoutError" in lines[0]
+
+
+def test_a_forced_target_is_limited_and_paid_for_like_the_text(desk: Desk) -> None:
+    card = Card("en-fr", "translate", "en-fr", "", 1, ("en", "fr"), 0, (), 1.0)
+    for texts, settings in ((["b" * 20_001], {}), (["a"], {"target": "b" * 20_001})):
+        with pytest.raises(RefusedError, match="has 20,001 characters"):
+            asyncio.run(desk.ask(Request({"type": "http"}), card, texts, settings, kind="explain"))
+    assert cost("explain", ["a"], {"target": "b" * 9}) == cost("explain", ["a" * 10], {})
 
 
 def test_pages_of_an_allowed_origin_may_send_the_headers_that_their_clients_have(desk: Desk) -> None:

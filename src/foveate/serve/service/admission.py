@@ -52,12 +52,18 @@ def cost(kind: str, texts: Sequence[str], settings: Mapping[str, Any], lengths: 
     (9, 44)
     """
     read = sum(map(len, texts))
-    if kind == "explain":  # the text itself is explained: nothing is added to it
-        return EXPLAINING * read
+    if kind == "explain":  # the text itself is explained, and a target that is forced
+        return EXPLAINING * (read + len(forced(settings)))
     usual, most = lengths
     tokens = settings.get("max_tokens")
     tokens = min(tokens, most) if isinstance(tokens, int) and tokens > 0 else usual
     return read + CHARACTERS_A_TOKEN * tokens * len(texts)
+
+
+def forced(settings: Mapping[str, Any]) -> str:
+    """The answer that an explanation is forced to have; empty where it has its own."""
+    target = settings.get("target")
+    return target if isinstance(target, str) else ""
 
 
 class Admission:

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from foveate.serve.service.admission import Admission, Limits, cost
+from foveate.serve.service.admission import Admission, Limits, cost, forced
 from foveate.serve.service.counter import Counters
 from foveate.serve.service.message import Card, Kind, Part, Reply
 from foveate.serve.service.model_pool import ModelPool
@@ -78,6 +78,7 @@ class Desk:
     ) -> AsyncGenerator[Part | Reply]:
         """The parts of an answer, and the whole one last."""
         self.check(texts)
+        self.check([forced(settings)])
         if self.draining:
             raise unavailable("The service is closing.")
         price = cost(kind, texts, settings, card.lengths)
