@@ -230,6 +230,8 @@ def short(cell: str) -> str:
 
 def _open(path: Path | str) -> contextlib.AbstractContextManager[BinaryIO]:
     if str(path) == "-":
+        if sys.stdin is None:
+            raise DataError("Standard input is closed. Send the lines to it, or name a file.")
         return contextlib.nullcontext(sys.stdin.buffer)  # standard input stays open
     path = Path(path)
     try:

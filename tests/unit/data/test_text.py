@@ -47,6 +47,9 @@ def test_standard_input_is_read_and_left_open(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("sys.stdin", stdin)
     assert list(read_lines("-")) == ["one", "two"]
     assert not stdin.buffer.closed
+    monkeypatch.setattr("sys.stdin", None)  # as Python has it for `foveate … <&-`
+    with pytest.raises(DataError, match="Standard input is closed"):
+        list(read_lines("-"))
 
 
 def test_a_missing_file_gets_the_nearest_names(tmp_path: Path) -> None:
