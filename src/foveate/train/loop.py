@@ -179,7 +179,7 @@ class _Run:
         """The loop."""
         self.model.train()
         while True:
-            if self.stopping if self.world.size > 1 else interrupt.requested:
+            if self.stopping or (self.world.size == 1 and interrupt.requested):
                 self._save()
                 return self._outcome("interrupted", interrupted=True)
             reason = self._ending()

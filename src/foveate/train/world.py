@@ -31,6 +31,9 @@ class World:
 
     rank, size = 0, 1
 
+    def __init__(self) -> None:
+        self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None  # which torchrun sets
+
     @property
     def is_first(self) -> bool:
         """Whether this process reads, writes and prints."""
@@ -38,8 +41,8 @@ class World:
 
     @property
     def is_orphan(self) -> bool:
-        """Whether the program that started the processes has ended."""
-        return False
+        """Whether the launcher that started the processes has ended."""
+        return self._launcher not in (None, os.getppid())
 
     def once(self, work: Callable[[], Answer], *, during: str = "") -> Answer:
         """The answer of `work`, done by the first rank alone: plain data, which all ranks return.
@@ -78,10 +81,6 @@ class Ranks(World):
     def __init__(self, rank: int, size: int, pulse: Pulse) -> None:
         self.rank, self.size, self._pulse = rank, size, pulse
         self._launcher = os.getppid()
-
-    @property
-    def is_orphan(self) -> bool:
-        return os.getppid() != self._launcher
 
     def once(self, work: Callable[[], Answer], *, during: str = "") -> Answer:
         message, error = "", None

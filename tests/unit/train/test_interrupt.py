@@ -16,6 +16,7 @@ from foveate.train import Constant, Outcome, TrainConfig, fit
 from foveate.train.interrupt import Interrupt
 from foveate.train.log import Quiet
 from foveate.train.resumption import differences, exclusive
+from foveate.train.world import World
 
 CONFIG = TrainConfig(steps=8, schedule=Constant(), validate_every=2, save_every=2, log_every=1)
 
@@ -52,6 +53,20 @@ def test_a_signal_lets_the_step_finish_saves_it_and_returns(line: Any, tmp_path:
     assert (tmp_path / "checkpoints" / "step-00000003" / "MANIFEST").exists()
     assert not (tmp_path / "model.safetensors").exists()
     assert "again to stop at once" in progress.text
+
+
+@pytest.mark.parametrize("torchrun", [True, False])
+def test_a_process_saves_and_stops_when_its_torchrun_is_killed(
+    line: Any, tmp_path: Path, torchrun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An orphan has another parent. Without torchrun it is one on purpose, such as by nohup."""
+    if torchrun:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    progress = At(3, lambda: monkeypatch.setattr(os, "getppid", lambda: 1))
+    outcome = fit(line(), CONFIG, tmp_path, progress=progress, world=World())
+    assert outcome.interrupted == torchrun
+    assert outcome.step == (4 if torchrun else 8)
+    assert not torchrun or (tmp_path / "checkpoints" / "step-00000004" / "MANIFEST").exists()
 
 
 def test_a_second_interrupt_stops_at_once(line: Any, tmp_path: Path) -> None:
