@@ -15,7 +15,8 @@ from foveate.data.pair_encoding import PairBlock, PairEncoder
 from foveate.data.pair_report import Report
 from foveate.data.row_writer import TokenWriter, Written, token_type, write_index
 from foveate.errors import DataError, UsageError
-from foveate.storage.draft import TEMPORARY, disk_errors, flush, publish
+from foveate.storage.draft import TEMPORARY, disk_errors, flush, publish, remove
+from foveate.storage.lock import locked
 from foveate.storage.manifest import read_json, write_json
 from foveate.voice import say
 
@@ -40,7 +41,8 @@ class PairJournal:
         self.folder, self.encoder, self._work, self._key = folder, encoder, work, key
         state = _read(work / _JOURNAL, key)
         if state is None:
-            shutil.rmtree(work, ignore_errors=True)
+            for path in work.iterdir():
+                remove(path)
         self.report = state.report if state else Report(total=0, max_length=encoder.max_length)
         """The report on the pairs that need not be read again."""
         self._next = self.report.total + INTERVAL
@@ -55,12 +57,18 @@ class PairJournal:
     @contextlib.contextmanager
     def open(cls, folder: Path, encoder: PairEncoder, origin: str) -> Iterator["PairJournal"]:
         """The stores of a preparation that was interrupted, or new ones; without an origin they are always new, and
-        do not stay if there is an error. Raises SetupError if the disk is full or the folder not writable.
+        do not stay if there is an error. Raises SetupError if the disk is full or the folder not writable, and
+        UsageError while another process prepares the same.
         """
         identity = [__version__, origin, encoder.max_length, encoder.stores]
         key = hashlib.sha256(json.dumps(identity).encode()).hexdigest() if origin else ""
         work = folder.with_name(f".pairs-{folder.name}" if origin else f"{TEMPORARY}{folder.name}-{os.getpid()}")
-        with disk_errors(folder):
+        with disk_errors(folder), locked(work) as free:
+            if not free:
+                raise UsageError(
+                    f"Another process is preparing the data of {folder}. Wait for it or stop it, or name another "
+                    "folder."
+                )
             journal = cls(work, folder, encoder, key)
             if journal.report.total:
                 say(f"{journal.report.total:,} pairs are prepared already.")

@@ -101,6 +101,14 @@ def remove_stale(folder: Path) -> None:
             remove(path)
 
 
+def remove_drafts(path: Path) -> None:
+    """Deletes what killed processes have left of a file. Only the process that writes the file may call it."""
+    prefix = f"{TEMPORARY}{path.name}-"
+    for draft in path.parent.iterdir():
+        if draft.name.startswith(prefix) and draft.name.removeprefix(prefix).isdecimal():
+            remove(draft)
+
+
 def remove(path: Path) -> None:
     """Deletes a folder with its content, a file, or a link without its target."""
     if path.is_dir() and not path.is_symlink():

@@ -9,6 +9,7 @@ of the model, by which `merge` refuses parts that do not belong together.
 import argparse
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -19,9 +20,18 @@ from foveate import __version__
 from foveate.config import build
 from foveate.data.text import read_lines
 from foveate.errors import DataError, FoveateError, UsageError
-from foveate.storage.draft import disk_errors, remove_stale, replace_file, require_writable, write_file
+from foveate.storage.draft import (
+    TEMPORARY,
+    disk_errors,
+    remove_drafts,
+    remove_stale,
+    replace_file,
+    require_writable,
+    write_file,
+)
 from foveate.storage.manifest import file_digest, read_json, write_json
 from foveate.storage.shipped import run_folder
+from foveate.storage.staging import is_remote, staged
 from foveate.suggestion import counted, listing, missing_file
 from foveate.tasks.option import CHUNK, given
 from foveate.tasks.side import Side
@@ -94,7 +104,10 @@ def answer_corpus(side: Side, arguments: argparse.Namespace) -> None:
         return
     number, count = arguments.part or (1, 1)
     parts.require_count(count)
+    is_new = not output.exists()
     require_writable(output)
+    if is_new:
+        output.unlink(missing_ok=True)  # a file there is a complete one
     job = Job.of(arguments)
     parts.require_job(job)
     if parts.description(number, count) is None:
@@ -138,7 +151,8 @@ class _Parts:
 
     def described(self) -> dict[tuple[int, int], Path]:
         """The descriptions of finished parts, by number and count."""
-        names = {path: path.stem.split("-of-") for path in sorted(self.folder.glob("*-of-*.json"))}
+        paths = (path for path in sorted(self.folder.glob("*-of-*.json")) if path.with_suffix(".txt").exists())
+        names = {path: path.stem.split("-of-") for path in paths}
         return {(int(name[0]), int(name[1])): path for path, name in names.items() if all(map(str.isdecimal, name))}
 
     def require_count(self, count: int | None = None) -> int:
@@ -159,7 +173,7 @@ class _Parts:
     def description(self, number: int, count: int) -> _Description | None:
         """A finished part, checked against its own digest; None if it is not finished."""
         path = self.text(number, count).with_suffix(".json")
-        if not path.exists():
+        if not (path.exists() and self.text(number, count).exists()):
             return None
         description = _read(path)
         if file_digest(self.text(number, count)) != description.sha256:
@@ -196,7 +210,7 @@ def _answer_part(side: Side, arguments: argparse.Namespace, parts: _Parts, job: 
     if identity.exists():
         require_same(build(Job, read_json(identity), where=f"{identity}:"), job, identity)
     write_json(identity, asdict(job))
-    done = {int(path.stem) for path in work.glob("*.txt")}
+    done = {int(path.stem) for path in work.glob("*.txt") if path.stem.isdecimal()}
     if done:
         say(f"{counted(len(done), 'piece')} of {CHUNK} lines of part {number} are there already.")
     answering, lines, pieces = None, 0, 0
@@ -264,8 +278,12 @@ def _merge(parts: _Parts, output: Path) -> None:
             for text in texts:
                 text.close()
 
+    remove_drafts(output)
     replace_file(output, join)
-    shutil.rmtree(parts.folder, ignore_errors=True)
+    remains = output.with_name(f"{TEMPORARY}{output.name}-{os.getpid()}")
+    with disk_errors(remains):
+        os.rename(parts.folder, remains)  # all parts at once, in case that this process is killed
+    shutil.rmtree(remains, ignore_errors=True)
     say(f"The answers to {counted(lines, 'line')} are in {output}.")
 
 
@@ -276,6 +294,9 @@ def _pieces(path: str) -> Iterator[list[str]]:
 
 
 def _input_digest(path: str) -> str:
+    if is_remote(path):
+        digests = [file_digest(copy) for _, copy in staged(path)]
+        return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     if not Path(path).is_file():
         raise DataError(missing_file(Path(path)))
     return file_digest(Path(path))
@@ -293,7 +314,7 @@ def _require_options(arguments: argparse.Namespace) -> None:
         raise UsageError("--part answers a part, and --merge joins the finished ones. Leave one of them out.")
     if arguments.input == "-":
         raise UsageError("--input is read several times, so it cannot be standard input. Save it as a file first.")
-    if Path(arguments.input).resolve() == Path(arguments.output).resolve():
+    if not is_remote(arguments.input) and Path(arguments.input).resolve() == Path(arguments.output).resolve():
         raise UsageError("--output is the file of --input, which the answers would replace. Name another file.")
     for name in DRAWINGS:
         if given(arguments, name):

@@ -9,15 +9,11 @@ import torch
 
 from foveate import native
 from foveate.errors import UsageError
+from foveate.storage.lock import lock
 from foveate.storage.symbolic_link import open_own
 from foveate.suggestion import counted
 from foveate.train.history import Validation
 from foveate.train.recipe import TrainConfig
-
-try:
-    import fcntl
-except ImportError:  # Windows does not have these locks; users must avoid two processes in one folder
-    fcntl = None  # type: ignore[assignment]
 
 HARMLESS = ("train.max_minutes", "train.log_every", "train.keep", "train.stall_seconds", "data.processes")
 """Settings that do not change the weights of a given step."""
@@ -31,13 +27,10 @@ EXTENDING = ("train.steps", "train.patience", *HARMLESS)
 def exclusive(folder: Path) -> Iterator[None]:
     """Locks the run folder for this process; the system releases the lock when the process ends."""
     with open_own(folder / ".lock", "wb") as file:
-        if fcntl:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UsageError(
-                    f"Another process is training in {folder}. Wait for it or stop it, or name another folder."
-                ) from None
+        if not lock(file.fileno()):
+            raise UsageError(
+                f"Another process is training in {folder}. Wait for it or stop it, or name another folder."
+            )
         yield
 
 

@@ -15,7 +15,7 @@ from foveate.data.pair_report import LeftOut, Report
 from foveate.data.parallel import ParallelData, prepare
 from foveate.data.text import Pair
 from foveate.data.tokeniser import BOS, EOS, CharacterTokeniser, SentencePieceTokeniser, WordTokeniser
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 
 SOURCE = CharacterTokeniser.train(["abc"])
 TARGET = WordTokeniser.train(["A B C"])
@@ -231,6 +231,19 @@ def test_pairs_of_another_origin_are_prepared_from_the_beginning(tmp_path: Path)
         assert (tmp_path / ".pairs-train").exists() is True
     others = [Pair(pair.line, "d", "C") for pair in many(400)]
     assert made(tmp_path / "train", iter(others), origin="two") == made(tmp_path / "whole", iter(others))
+
+
+@pytest.mark.usefixtures("small")
+def test_a_second_process_cannot_prepare_the_same_data_at_once(tmp_path: Path) -> None:
+    def second(begun: Iterator[Pair]) -> Iterator[Pair]:
+        for pair in begun:
+            if pair.line == 480:
+                with pytest.raises(UsageError, match="Another process is preparing"):
+                    made(tmp_path / "train", many(500), origin="pairs")
+            yield pair
+
+    assert made(tmp_path / "train", second(many(500)), origin="pairs") == made(tmp_path / "whole", many(500))
+    assert {path.name for path in tmp_path.iterdir()} == {"train", "whole"}
 
 
 @pytest.mark.usefixtures("small")
