@@ -83,10 +83,16 @@ def _fetch(system: Any, path: str, address: str, home: Path) -> tuple[str, Path]
         with _remote_errors(address):
             source = system.open(path, "rb")
         with source, disk_errors(draft), draft.open("wb") as out:
-            require_space(home, system.info(path).get("size") or 0)
+            size = system.info(path).get("size")
+            require_space(home, size or 0)
             while chunk := _read(source, address):
                 digest.update(chunk)
                 out.write(chunk)
+            if size is not None and out.tell() != size:
+                raise DataError(
+                    f"{address} has {size:,} bytes, but {out.tell():,} arrived. It has changed meanwhile, or the "
+                    "connection broke: try again."
+                )
         flush(draft)
         copy = home / digest.hexdigest() / _name(address)
         with disk_errors(copy):

@@ -106,6 +106,16 @@ def test_an_interrupted_copy_is_not_a_copy(remote: Any, home: Path, monkeypatch:
     assert len(list(read_lines(address))) == 100
 
 
+def test_a_copy_that_ends_early_is_refused(remote: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = remote("train.en", b"a\n" * 100)
+    monkeypatch.setattr(staging, "CHUNK", 10)
+    read = staging._read
+    monkeypatch.setattr(staging, "_read", lambda source, name: b"" if source.tell() > 50 else read(source, name))
+    with pytest.raises(DataError, match="has 200 bytes, but 60 arrived"):
+        list(read_lines(address))
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
 def test_pairs_of_remote_files_have_an_origin_that_follows_their_content(remote: Any) -> None:
     lines = "".join(f"a{number}\tb\n" for number in range(20))
     data = DataConfig(source=remote("train.tsv", lines.encode()))
