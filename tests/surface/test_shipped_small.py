@@ -148,6 +148,7 @@ def test_pronunciations_are_scored_by_a_program(tmp_path: Path) -> None:
 def test_a_model_for_another_command_names_those_that_suit(foveate: Any) -> None:
     said = foveate("tag", "en-fr", ADDRESS, "--no-tune")
     assert said.code == 2
+    assert said.err.startswith("foveate tag: en-fr is a run of the task translate, but this command is for runs of tag")
     assert "Name such a run, or us-address, which comes with foveate, or see `foveate --help`" in said.err
     said = foveate("fill", "us-address", ADDRESS, "--no-tune")
     assert "is for runs of masked_language_model. Name such a run, or see" in said.err

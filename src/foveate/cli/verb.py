@@ -37,7 +37,7 @@ def _task(arguments: argparse.Namespace) -> Entry:
     """The task of the command; of several, the run's. Raises UsageError for a run of none of several tasks."""
     from foveate.errors import UsageError
     from foveate.storage.run import read_run
-    from foveate.storage.shipped import name_such_a_run, run_folder
+    from foveate.storage.shipped import name_of, name_such_a_run, run_folder
 
     tasks = verbs()[arguments.command]
     if len(tasks) == 1:
@@ -48,6 +48,6 @@ def _task(arguments: argparse.Namespace) -> Entry:
             return task
     names = " and ".join(task.name for task in tasks)
     raise UsageError(
-        f"{run.folder} is a run of the task {run.task}, but this command is for runs of {names}. "
+        f"{name_of(run.folder)} is a run of the task {run.task}, but this command is for runs of {names}. "
         f"{name_such_a_run([task.name for task in tasks])}, or see `foveate --help` for the commands of {run.task}."
     )

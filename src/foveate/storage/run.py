@@ -17,7 +17,7 @@ from typing import Any
 from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors
 from foveate.storage.manifest import DamagedError, read_json, write_json
-from foveate.storage.shipped import SHIPPED, name_such_a_run, run_folder
+from foveate.storage.shipped import SHIPPED, name_of, name_such_a_run, run_folder
 from foveate.storage.symbolic_link import require_unlinked
 from foveate.suggestion import listing, missing_file
 
@@ -72,7 +72,7 @@ class Run:
             )
         if self.task != task:
             raise UsageError(
-                f"{self.folder} is a run of the task {self.task}, but this command is for runs of {task}. "
+                f"{name_of(self.folder)} is a run of the task {self.task}, but this command is for runs of {task}. "
                 f"{name_such_a_run([task])}, or see `foveate --help` for the commands of {self.task}."
             )
         return self

@@ -33,6 +33,15 @@ def is_shipped(folder: Path) -> bool:
     return folder.parent == FOLDER
 
 
+def name_of(folder: Path) -> str:
+    """The name by which commands know a model that comes with the package; of another run its folder.
+
+    >>> name_of(run_folder("us-address")), name_of(Path("runs/mine"))
+    ('us-address', 'runs/mine')
+    """
+    return next((name for name, model in SHIPPED.items() if folder == FOLDER / model.run), str(folder))
+
+
 def shipped_for(tasks: Collection[str]) -> list[str]:
     """The names of the models of some tasks.
 
