@@ -132,7 +132,8 @@ def model_digest(run: Path) -> str:
         )
     files = [path for path in run.iterdir() if path.is_file() and path.suffix not in {".html", ".md", ".log"}]
     files += [path for path in [run / "data" / "train" / "source" / "index.json"] if path.exists()]
-    digests = sorted((str(path.relative_to(run)), file_digest(path)) for path in files if path.name not in CHANGING)
+    files = [path for path in files if path.name not in CHANGING and not path.name.startswith(".")]
+    digests = sorted((str(path.relative_to(run)), file_digest(path)) for path in files)
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
 
