@@ -203,18 +203,18 @@ class Transformer(Seq2Seq[TransformerState]):
             return packed_product(hidden, self._packed.of(weight), self.output_bias)
         return linear(hidden, weight, self.output_bias)
 
-    def use_int8(self, wanted: bool = True) -> None:
+    def use_int8(self, active: bool = True) -> None:
         """Compute all products with weights in int8, except with gradients (`foveate.nn.int8`), or as before. The
         weights stay.
 
         Raises ValueError for a weight that is not finite.
         """
         layers = {name: layer for name, layer in self.named_modules() if isinstance(layer, Linear)}
-        if wanted:
+        if active:
             require_finite({name: layer.weight for name, layer in layers.items()} | {"output": self.output_table})
         for layer in layers.values():
-            layer.int8 = wanted
-        self.int8 = wanted
+            layer.int8 = active
+        self.int8 = active
 
     def prepared(self) -> "Prepared":
         """The kernels and weights by which states without gradients are started and stepped."""

@@ -188,8 +188,8 @@ class Gate:
         if not known:
             return answer({"error": "Pages of this origin may not ask. Allow it by --allow-origin."}, 403)
         if request.method == "OPTIONS" and origin in self.door.origins:
-            wanted = request.headers.get("access-control-request-headers", "")  # OpenAI's client has some of its own
-            allowed = {"access-control-allow-methods": "GET, POST", "access-control-allow-headers": wanted}
+            headers = request.headers.get("access-control-request-headers", "")  # OpenAI's client has some of its own
+            allowed = {"access-control-allow-methods": "GET, POST", "access-control-allow-headers": headers}
             return Response(status_code=204, headers=allowed)
         return None
 
