@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def _copy(address: str, digest: str) -> Path:
 def _fetch(system: Any, path: str, address: str, home: Path) -> tuple[str, Path]:
     """Copy a file under a temporary name, and give it that of its digest."""
     say(f"Copying {address} to {home}.")
-    draft = home / f"{TEMPORARY}{os.getpid()}"
+    draft = home / f"{TEMPORARY}{uuid.uuid4().hex}"  # containers that share the folder have the same process numbers
     digest = hashlib.sha256()
     with disk_errors(draft):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)

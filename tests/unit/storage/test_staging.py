@@ -106,6 +106,24 @@ def test_an_interrupted_copy_is_not_a_copy(remote: Any, home: Path, monkeypatch:
     assert len(list(read_lines(address))) == 100
 
 
+def test_two_files_may_be_copied_at_once(remote: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by containers that share the folder of copies and have the same process number."""
+    addresses = remote("train.en", b"a\n" * 100), remote("valid.en", b"b\n" * 10)
+    monkeypatch.setattr(staging, "CHUNK", 10)
+    read, others = staging._read, list[str]()
+
+    def interrupted(source: Any, name: str) -> bytes:
+        if name == addresses[0] and source.tell() == 50:
+            others.extend(read_lines(addresses[1]))
+        return read(source, name)
+
+    monkeypatch.setattr(staging, "_read", interrupted)
+    assert list(read_lines(addresses[0])) == ["a"] * 100
+    assert others == ["b"] * 10
+    for address, lines in zip(addresses, (["a"] * 100, ["b"] * 10), strict=True):
+        assert list(read_lines(address)) == lines
+
+
 def test_a_copy_that_ends_early_is_refused(remote: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = remote("train.en", b"a\n" * 100)
     monkeypatch.setattr(staging, "CHUNK", 10)
