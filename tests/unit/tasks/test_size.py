@@ -88,3 +88,24 @@ def test_more_cores_are_used(many: Path) -> None:
 def test_small_data_do_not_take_all_the_time_there_is() -> None:
     assert Allowance("large", 64).steps(2_000, pace=0.1) == 2_000
     assert Allowance("small", 1).steps(50_000, pace=100.0) == 100
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("kind", ["word", "character"])
+def test_a_plan_has_the_vocabularies_that_the_data_give(tmp_path: Path, kind: str, joint: bool) -> None:
+    """Tokenisers of words and characters have no size of their own; one that a user names comes first."""
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("a cat\tun chat\nthe cat\tle chat\nthe house\tla maison\n")
+    side = TASKS["translate"].side
+    settings = {f"{part}_tokeniser": {"kind": kind} for part in ("source", "target")}
+    config = build(side.config, {"data": {"source": str(pairs)}, **settings, "joint_vocabulary": joint})
+    columns = [[line.split("\t")[part] for line in pairs.read_text().splitlines()] for part in (0, 1)]
+    trained = [
+        config.source_tokeniser.train(columns[0] + columns[1] * joint),
+        config.target_tokeniser.train(columns[1]),
+    ]
+    sizes = [trained[0].vocab_size, trained[0 if joint else 1].vocab_size]
+    assert side.probe(config, (5, 5), None).vocabulary == f"vocabularies {sizes[0]:,} and {sizes[1]:,}"
+    assert side.probe(config, (5, 5), 300).vocabulary == "vocabularies 300 and 300"
+    pairs.unlink()
+    assert side.probe(config, (5, 5), None).vocabulary == "vocabularies 8,000 and 8,000"

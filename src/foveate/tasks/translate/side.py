@@ -46,7 +46,7 @@ from foveate.tasks.translate.task import (
 from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_ablator import TranslationAblator
 from foveate.tasks.translate.translation_answering import TranslationAnswering, aligned, require_consistent
-from foveate.tasks.translate.translation_size import suggest, suitable_metrics
+from foveate.tasks.translate.translation_size import learnt_sizes, suggest, suitable_metrics
 from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
 from foveate.tasks.word_alignment import every_head, score_heads, word_alignments
 from foveate.voice import say
@@ -106,7 +106,8 @@ class TranslateSide(Side):
         """
         joint, first, second = config.joint_vocabulary, *lengths
         sides = (config.source_tokeniser, config.source_tokeniser if joint else config.target_tokeniser)
-        sizes = [vocabulary(side, vocab) for side in sides]
+        learnt = (vocab, vocab) if vocab else learnt_sizes(config)
+        sizes = [vocabulary(side, size) for side, size in zip(sides, learnt, strict=True)]
         model = build_model(config, *sizes)
         require_fit(model.max_length, max(first, second + 1), "--source-length and --target-length")
         rows = max(config.data.max_tokens // (first + second), 1)

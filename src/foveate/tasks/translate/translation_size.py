@@ -8,7 +8,7 @@ from typing import Any
 from foveate.config import to_dict
 from foveate.data.text import require_lasting
 from foveate.data.tokeniser import Tokeniser, WordTokeniser
-from foveate.errors import DataError
+from foveate.errors import DataError, FoveateError
 from foveate.metrics.corpus import FOR_SENTENCES, FOR_SYMBOLS
 from foveate.suggestion import counted
 from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, training_table, with_others
@@ -48,6 +48,27 @@ def suggest(config: TranslateConfig, allowance: Allowance) -> Suggestion:
         begun = str(config.initialise_from)
         return with_others(lambda allowance: _continued(forerunner, begun, sides, total, allowance), allowance)
     return with_others(lambda allowance: _suggested(sides, total, allowance), allowance)
+
+
+def learnt_sizes(config: TranslateConfig) -> tuple[int | None, int | None]:
+    """The sizes of the vocabularies that tokenisers of words and characters learn from the first pairs of the data.
+
+    None where the configuration has the size, or there are no data to read.
+    """
+    joint, source, target = config.joint_vocabulary, config.source_tokeniser, config.target_tokeniser
+    open_ended = [one for one in (source, target) if getattr(one, "vocab_size", None) is None]
+    if not (config.data.source and open_ended):
+        return None, None
+    try:
+        pairs = list(islice(config.data.read(config.data.source, config.data.target), SAMPLE))
+    except FoveateError:  # the figures of a model can be had before its data
+        return None, None
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    sizes = [
+        one.train(texts).vocab_size if one in open_ended else None
+        for one, texts in ((source, sources + targets if joint else sources), (target, targets))
+    ]
+    return sizes[0], sizes[0] if joint else sizes[1]
 
 
 def _suggested(sides: tuple[_Side, _Side], total: int, allowance: Allowance) -> Suggestion:
