@@ -144,6 +144,6 @@ def test_a_folder_without_versions_is_refused(version_list: Any, tmp_path: Path)
 def test_every_page_is_in_the_navigation() -> None:
     """Sphinx warns of pages that are not, and warnings end `make docs`."""
     contents = (ROOT / "docs/website/index.md").read_text(encoding="utf-8")
-    folders = [ROOT / "docs", ROOT / "docs/models", ROOT / "docs/tasks"]
+    folders = [ROOT / "docs", ROOT / "docs/models", ROOT / "docs/tasks", *(ROOT / "src/foveate/shipped").iterdir()]
     pages = [path.relative_to(ROOT).with_suffix("") for folder in folders for path in folder.glob("*.md")]
     assert [str(page) for page in pages if not re.search(rf"(?m)^(.* <)?{page}>?$", contents)] == []
