@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Iterator
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -27,11 +28,12 @@ def _compiled() -> None:
         pytest.skip("no compiler")
 
 
-def built(seed: int, *, end: float = 0.0) -> Transformer:
+def built(seed: int, *, end: float = 0.0, **settings: Any) -> Transformer:
     """A model whose end token is more probable by `end`."""
     torch.manual_seed(seed)
     block = BlockConfig(model_dim=32, num_heads=2, feedforward_dim=48)
-    model = TransformerConfig(block=block, encoder_layers=1, decoder_layers=2, output_bias=True).build(VOCAB, VOCAB)
+    config = TransformerConfig(block=block, encoder_layers=1, decoder_layers=2, output_bias=True, **settings)
+    model = config.build(VOCAB, VOCAB)
     with torch.no_grad():
         model.output_bias[2] += end
         model.output_weight if model.output_weight is None else model.output_weight.mul_(3.0)
@@ -113,6 +115,30 @@ def test_a_sentence_gets_what_it_gets_alone() -> None:
     for config in (GreedyConfig(), BeamConfig(beam=3)):
         together = decoded(model, Batch.of(rows), config, max_length=30)
         assert together == [decoded(model, Batch.of([row]), config, max_length=30)[0] for row in rows]
+
+
+def test_equal_scores_have_the_order_of_python() -> None:
+    """Every token has a twin, so that hypotheses come in pairs."""
+    model, ties = built(2, end=3.0), 0
+    with torch.no_grad():
+        for part in (model.target_embedding.weight, model.output_bias):
+            part[46:89] = part[3:46]
+    for penalty in (None, Average()):
+        config = BeamConfig(beam=6, num_best=6, length_penalty=penalty)
+        fast, slow = by_both(model, sources(4, 6), config, max_length=8)
+        assert fast == slow
+        ties += sum(len({each.score for each in hypotheses}) < len(hypotheses) for hypotheses in fast)  # type: ignore[attr-defined]
+    assert ties > 6
+
+
+def test_a_hypothesis_that_is_not_a_number_is_not_hidden_behind_others() -> None:
+    """The last of the first tokens leads to logits that are differences of infinities, which are negative NaN."""
+    model, source, config = built(1, share="none"), sources(0, 1), BeamConfig(beam=4, num_best=4)
+    [hypotheses] = decoded(model, source, config, max_length=1)
+    with torch.no_grad():
+        model.target_embedding.weight[hypotheses[-1].tokens[0]] = torch.inf  # type: ignore[attr-defined]
+    with pytest.raises(DataError, match="not numbers"):
+        decoded(model, source, config, max_length=6)
 
 
 @pytest.mark.parametrize("config", [GreedyConfig(), BeamConfig(beam=2)])
