@@ -15,7 +15,7 @@ from foveate.config import to_dict
 from foveate.data.batch import Batch
 from foveate.decode import decode
 from foveate.light.light_search import CloseError, search
-from foveate.light.light_transformer import LightTransformer
+from foveate.light.light_transformer import LightTransformer, Product
 from foveate.light.weight import NotSupportedError
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn.position_vector import LearnedConfig, SinusoidalConfig
@@ -139,6 +139,75 @@ def test_a_tie_is_left_to_torch_unless_it_is_told_to_decide() -> None:
         tokens = search(light, [5, END], 6, config, close=0.0)[0].tokens
         assert 20 in tokens  # of equal values the first
         assert 21 not in tokens
+
+
+class Rough(LightTransformer):
+    """A model whose logits depend on all tokens so far, and on noise."""
+
+    def __init__(self, seed: int, noise: float) -> None:
+        self.seed, self.noise = seed, noise
+        self.logits = Product(np.zeros((7, 1), np.float32), None)
+
+    def start(self, source: list[int], rows: int = 1) -> Any:
+        return Histories([()] * rows)
+
+    def step(self, state: Any, tokens: list[int]) -> Any:
+        histories = Histories((*history, token) for history, token in zip(state, tokens, strict=True))
+        return histories, np.stack([self.row(history) for history in histories])
+
+    def row(self, history: tuple[int, ...]) -> Any:
+        draw = np.random.default_rng([self.seed, *history])
+        logits = 1.5 * draw.normal(size=7) + self.noise * draw.uniform(-1, 1, 7)
+        logits[END] += 1
+        return logits.astype(np.float32)
+
+
+class Histories(list[tuple[int, ...]]):
+    def select(self, rows: list[int]) -> "Histories":
+        return Histories(self[row] for row in rows)
+
+
+def test_noise_changes_no_hypothesis_but_by_decisions_that_are_refused() -> None:
+    """Noise stands for the rounding of torch, much enlarged so that it often decides."""
+    designs = (
+        GreedyConfig(),
+        BeamConfig(beam=2),
+        BeamConfig(beam=3, num_best=3, length_penalty=None),
+        BeamConfig(beam=2, num_best=2, length_penalty=Wu(), min_length=1),
+    )
+    answered = refused = 0
+    for seed in range(1600):
+        config = designs[seed % 4]
+        noisy = [one.tokens for one in search(Rough(seed, 0.03), [3], 4, config, close=0.0)]
+        try:
+            tokens = [one.tokens for one in search(Rough(seed, 0.0), [3], 4, config, close=0.12)]
+        except CloseError:
+            tokens = [one.tokens for one in search(Rough(seed, 0.0), [3], 4, config, close=0.0)]
+            refused += tokens != noisy
+            continue
+        assert tokens == noisy, (seed, config)
+        answered += 1
+    assert answered > 400
+    assert refused > 40
+
+
+@pytest.mark.parametrize(
+    ("first", "limit"),
+    [
+        ([-20, -20, 0, 0.01, -9, -12, -15], 4),
+        ([-20, -20, 2, 0, -0.01, -20, -20], 1),
+    ],
+    ids=["the order of complete hypotheses", "the last of those that the limit completes"],
+)
+def test_each_close_decision_is_refused(first: list[float], limit: int) -> None:
+    class Chosen(Rough):
+        def row(self, history: tuple[int, ...]) -> Any:
+            return np.array(first if len(history) == 1 else [-20, -20, 9, -3, -6, -9, -12], np.float32)
+
+    config = BeamConfig(beam=2, num_best=2, length_penalty=None)
+    assert len(search(Chosen(0, 0.0), [3], limit, config, close=0.0)) == 2
+    with pytest.raises(CloseError):
+        search(Chosen(0, 0.0), [3], limit, config, close=0.12)
 
 
 def test_other_models_are_refused() -> None:

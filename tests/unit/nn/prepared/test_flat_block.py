@@ -7,6 +7,8 @@ from torch import Tensor
 from foveate.data.batch import Batch
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn import BlockConfig
+from foveate.nn.clock import Clock
+from foveate.nn.multihead import KeyValue
 from foveate.nn.prepared import flat_block
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [4, 4, 10, 2] * 5]
@@ -31,6 +33,16 @@ def stepped(model: Transformer, beam: int = 1) -> Tensor:
             rows = torch.arange(len(SOURCES) * beam).view(-1, beam).flip(1)
             state = model.select(state, rows.flatten())
     return torch.stack(logits, 1)
+
+
+@pytest.mark.skipif(flat_block.kernels() is None, reason="needs a C++ compiler")
+def test_contexts_are_rounded_to_the_nearest_bfloat16_and_ties_to_even() -> None:
+    """Means of two whole numbers of 8 bits, half of which lie in the middle between two bfloat16."""
+    value = torch.randint(128, 256, (64, 1, 2, 16), generator=torch.Generator().manual_seed(0)).bfloat16()
+    memory, cache = KeyValue(torch.zeros_like(value), value), torch.zeros(2, 64, 1, 16, 16, dtype=torch.bfloat16)
+    sight = flat_block.Sight(memory, torch.full((64,), 2), cache, clock=Clock(), step=1)
+    context = sight.of_memory(torch.zeros(64, 1, 16, dtype=torch.bfloat16), memory, 1.0)
+    assert torch.equal(context, value.float().mean(2).bfloat16().flatten(1))
 
 
 @pytest.mark.parametrize("kernel", [True, False])
