@@ -37,7 +37,7 @@ def stepped(model: Transformer, beam: int = 1) -> Tensor:
 
 @pytest.mark.skipif(flat_block.kernels() is None, reason="needs a C++ compiler")
 def test_contexts_are_rounded_to_the_nearest_bfloat16_and_ties_to_even() -> None:
-    """Means of two whole numbers of 8 bits, half of which lie in the middle between two bfloat16."""
+    """Every other mean of two whole numbers of 8 bits lies in the middle between two numbers of bfloat16."""
     value = torch.randint(128, 256, (64, 1, 2, 16), generator=torch.Generator().manual_seed(0)).bfloat16()
     memory, cache = KeyValue(torch.zeros_like(value), value), torch.zeros(2, 64, 1, 16, 16, dtype=torch.bfloat16)
     sight = flat_block.Sight(memory, torch.full((64,), 2), cache, clock=Clock(), step=1)
