@@ -1,6 +1,9 @@
 """Switches: chosen by rules, measured when asked, kept in a file."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -181,3 +184,30 @@ def test_a_tuning_says_what_is_on() -> None:
         "on; denormal numbers: kept"
     )
     assert str(Tuning()).startswith("float32 products: torch's default; allocator: system default; packed weights in ")
+
+
+MANY_SHAPES = """
+import torch
+from foveate import machine
+machine.tune()
+machine.use(machine.Tuning(onednn_matmul=True))
+torch.set_num_threads(1)
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
+weight = torch.zeros(256, 512)
+for rows in range(1, 501):
+    torch.zeros(rows, 256) @ weight
+    if rows == 100:
+        before = resident()
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read as Linux writes it")
+def test_products_of_many_shapes_do_not_fill_the_memory() -> None:
+    """Without the limit these shapes take 0.3 GB."""
+    names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    command = [sys.executable, "-c", MANY_SHAPES]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert float(result.stdout) < 60

@@ -6,7 +6,7 @@ processor. No command measures when it starts.
 
 from foveate.machine.file import keep, kept, own_file
 from foveate.machine.measure import measured, race
-from foveate.machine.switch import Tuning, current, small_products, use
+from foveate.machine.switch import Tuning, current, limit_primitives, small_products, use
 from foveate.machine.switch_rule import Choice, Processor, by_rules, choices, has_slow_products
 
 __all__ = [
@@ -30,5 +30,6 @@ __all__ = [
 
 def tune() -> Tuning:
     """Apply the switches for this machine, within milliseconds, and return them."""
+    limit_primitives()
     use(kept() or by_rules())
     return current()

@@ -40,6 +40,9 @@ class Tuning:
 WORTH_ONEDNN = 4e6
 """Multiply-adds of a call below which oneDNN's preparations (15 microseconds) cost more than its products save."""
 
+PRIMITIVES = 64
+"""oneDNN's programs that are kept: those of a few batches."""
+
 _current = Tuning()
 _within_small = False
 _MATMUL = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
@@ -86,6 +89,16 @@ class _Small:
         if not self.within:
             _within_small = False
             _MATMUL.fp32_precision = "bf16" if _current.onednn_matmul else "none"
+
+
+def limit_primitives() -> None:
+    """Let oneDNN, and torch above it, keep few of the programs that they make for each shape of a product.
+
+    They keep 1,024 each, which take 0.6 GB where texts have many lengths, and save no time. Both read these variables
+    at their first product; values that the user has set remain.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(PRIMITIVES))
 
 
 def keep_pages() -> bool:
