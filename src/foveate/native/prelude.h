@@ -32,6 +32,32 @@ static inline Vec load(const float* from) {
 
 static inline void store(float* to, Vec x) { std::memcpy(to, &x, sizeof x); }
 
+typedef uint32_t VecUnsigned __attribute__((vector_size(4 * LANES)));
+typedef uint16_t VecHalf __attribute__((vector_size(2 * LANES)));
+
+// Floats, or bfloat16 where `half` is set.
+static inline Vec take(const void* from, bool half, int64_t at) {
+    if (!half) return load((const float*)from + at);
+    VecHalf bits;
+    std::memcpy(&bits, (const uint16_t*)from + at, sizeof bits);
+    VecUnsigned wide = __builtin_convertvector(bits, VecUnsigned) << 16;
+    Vec x;
+    std::memcpy(&x, &wide, sizeof x);
+    return x;
+}
+
+// To the nearest bfloat16, ties to even; NaN stays NaN.
+static inline void put(void* to, bool half, int64_t at, Vec x) {
+    if (!half) return store((float*)to + at, x);
+    VecUnsigned bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    VecInt number = x == x;
+    bits = (bits & (VecUnsigned)number) | (~(VecUnsigned)number & 0x7fc0);
+    VecHalf rounded = __builtin_convertvector(bits, VecHalf);
+    std::memcpy((uint16_t*)to + at, &rounded, sizeof rounded);
+}
+
 static inline Vec fill(float x) { return Vec{} + x; }
 
 static inline float sum(Vec x) {

@@ -1,38 +1,7 @@
 // Dropout, the residual it falls on and the layer norm behind it, in one pass over memory each way. The noise is a hash
 // of a seed, the row and the column, so the way back computes it again instead of reading a mask.
 
-typedef uint32_t VecUnsigned __attribute__((vector_size(64)));
-typedef uint16_t VecHalf __attribute__((vector_size(32)));
 constexpr int64_t STRIP = 32, BLOCK = 64;
-
-static inline Vec widened(const uint16_t* from) {
-    VecHalf half;
-    std::memcpy(&half, from, sizeof half);
-    VecUnsigned bits = __builtin_convertvector(half, VecUnsigned) << 16;
-    Vec x;
-    std::memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-// To the nearest bfloat16, ties to even; NaN stays NaN.
-static inline void round_to(uint16_t* to, Vec x) {
-    VecUnsigned bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    VecInt number = x == x;
-    bits = (bits & (VecUnsigned)number) | (~(VecUnsigned)number & 0x7fc0);
-    VecHalf half = __builtin_convertvector(bits, VecHalf);
-    std::memcpy(to, &half, sizeof half);
-}
-
-static inline Vec take(const void* from, int64_t half, int64_t at) {
-    return half ? widened((const uint16_t*)from + at) : load((const float*)from + at);
-}
-
-static inline void put(void* to, int64_t half, int64_t at, Vec x) {
-    if (half) round_to((uint16_t*)to + at, x);
-    else store((float*)to + at, x);
-}
 
 struct Noise {
     uint32_t first, second;

@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-typedef uint32_t VecUnsigned __attribute__((vector_size(64)));
-typedef uint16_t VecHalf __attribute__((vector_size(32)));
 constexpr int64_t QUERIES = 4;
 
 // Numbers of tokens, by the steps from one sentence, head and place to the next.
@@ -15,26 +13,7 @@ struct Tokens {
     int64_t sentence, head, place, half;
 };
 
-static inline Vec read(const Tokens& tokens, int64_t at) {
-    if (!tokens.half) return load((const float*)tokens.from + at);
-    VecHalf half;
-    std::memcpy(&half, (const uint16_t*)tokens.from + at, sizeof half);
-    VecUnsigned bits = __builtin_convertvector(half, VecUnsigned) << 16;
-    Vec x;
-    std::memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline void write(void* to, int64_t half, int64_t at, Vec x) {
-    if (!half) return store((float*)to + at, x);
-    VecUnsigned bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    VecInt number = x == x;
-    bits = (bits & (VecUnsigned)number) | (~(VecUnsigned)number & 0x7fc0);
-    VecHalf rounded = __builtin_convertvector(bits, VecHalf);
-    std::memcpy((uint16_t*)to + at, &rounded, sizeof rounded);
-}
+static inline Vec read(const Tokens& tokens, int64_t at) { return take(tokens.from, tokens.half, at); }
 
 static inline float largest(Vec x) {
 #ifdef __AVX512F__
@@ -248,7 +227,7 @@ static void forward_block(
     int64_t at = here.number * to.sentence + here.head * to.head + (here.query_from + first) * to.place;
     for (int64_t r = 0; r < R; r++)
         for (int64_t d = 0; d < dim; d += LANES)
-            write(to.to, to.half, at + r * to.place + d, context[(r * dim + d) / LANES]);
+            put(to.to, to.half, at + r * to.place + d, context[(r * dim + d) / LANES]);
 }
 
 struct Parts {
@@ -287,7 +266,7 @@ static void backward_block(
     int64_t place = here.number * to.sentence + here.head * to.head + (here.query_from + first) * to.place;
     for (int64_t r = 0; r < R; r++)
         for (int64_t d = 0; d < dim; d += LANES)
-            write(to.to, to.half, place + r * to.place + d, context[(r * dim + d) / LANES]);
+            put(to.to, to.half, place + r * to.place + d, context[(r * dim + d) / LANES]);
 }
 
 // A few queries read keys and values where they lie: turning keys would take longer than they do.
@@ -313,7 +292,7 @@ static void forward_few(
             for (int64_t d = 0; d < dim; d += LANES)
                 context[d / LANES] += read(v, values + j * v.place + d) * scores[j];
         int64_t at = here.number * to.sentence + here.head * to.head + (here.query_from + i) * to.place;
-        for (int64_t d = 0; d < dim; d += LANES) write(to.to, to.half, at + d, context[d / LANES]);
+        for (int64_t d = 0; d < dim; d += LANES) put(to.to, to.half, at + d, context[d / LANES]);
     }
 }
 
@@ -370,7 +349,7 @@ static void all_backward(
             int64_t place = here.number * to.sentence + here.head * to.head + here.key_from * to.place;
             for (int64_t j = 0; j < here.keys; j++)
                 for (int64_t d = 0; d < dim; d += LANES)
-                    write(to.to, to.half, place + j * to.place + d, load(part.second + j * dim + d));
+                    put(to.to, to.half, place + j * to.place + d, load(part.second + j * dim + d));
         }
     });
 }
