@@ -39,7 +39,7 @@ types: $(VENV)/.developer ## check the Python of README and pages as their reade
 	@rm -rf build/pages && $(BIN)/python tests/surface/program.py build/pages
 	@npx --yes pyright@$(PYRIGHT) --warnings --pythonpath $(BIN)/python --project build/pages
 
-viewer: $(VENV)/.user ## check that the committed viewer is what viewer/ builds, and test it; needs node 20 and chromium
+viewer: $(VENV)/.developer ## check that the committed viewer is what viewer/ builds, and test it; needs node 20 and chromium
 	@echo "== viewer"
 	@cd viewer && npm ci --no-audit --no-fund --loglevel=error && ./check-build && npm test && npm run e2e
 
