@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from foveate.nn.measurement import Each, SharedValidation
 from foveate.storage.manifest import file_digest
 from foveate.train import Loss, Plateau, TrainConfig, fit
 
@@ -35,9 +36,11 @@ CONFIG = TrainConfig(
     accumulate=2,
     learning_rate=3e-3,
 )
+VALIDATED = 5
+"""Batches of a validation."""
 
 
-class Addition:
+class Addition(SharedValidation):
     """Says the sum of four digits modulo ten, through a network with dropout."""
 
     steps_per_epoch = 50
@@ -57,9 +60,14 @@ class Addition:
         correct = (logits.argmax(1) == target).sum()
         return Loss(cross_entropy(logits, target, reduction="sum"), len(batch), {"accuracy": correct})
 
-    def validate(self) -> dict[str, float]:
-        loss = self.loss(torch.randint(10, (64, 4), generator=torch.Generator().manual_seed(0)))
-        return {"loss": float(loss.total) / loss.count}
+    def measured(self, each: Each) -> dict[str, float]:
+        total, count = map(sum, zip(*each(self.validated, VALIDATED), strict=True))
+        return {"loss": total / count}
+
+    def validated(self, number: int) -> tuple[float, int]:
+        """The loss of a validation batch, and its count."""
+        loss = self.loss(torch.randint(10, (15, 4), generator=torch.Generator().manual_seed(-1 - number)))
+        return float(loss.total), loss.count
 
     def describe(self, batch: Tensor) -> str:
         return f"{len(batch)} sums"

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 GROUP = Path(__file__).with_name("world_group.py")
+VALIDATED = 5
+"""Batches of a validation in `kill_and_resume`."""
 STALL = 2.0
 """`train.stall_seconds` of the experiments with a process that stands still."""
 
@@ -45,6 +47,18 @@ def test_all_ranks_have_the_final_weights_and_end_at_the_same_step(worlds: Simpl
     endings = worlds.ends[name]
     assert {ending["code"] for ending in endings} == {0}
     same(endings, "step", "sum", "stopped_because", "best")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_each_rank_computes_its_batches_of_a_validation(worlds: SimpleNamespace, size: int) -> None:
+    shares = [ending["validated"] for ending in worlds.ends[f"exact-{size}"]]
+    assert shares == [list(range(rank, VALIDATED, size)) for rank in range(size)]
+
+
+def test_all_ranks_raise_the_error_of_one_ranks_validation(worlds: SimpleNamespace) -> None:
+    endings = worlds.ends["validation"]
+    assert [ending["error"] for ending in endings] == ["Batch 3 cannot be read."] * 2
+    same(endings, "kind", "shared", "code")
 
 
 def test_fast_sums_differ_by_rounding_alone(worlds: SimpleNamespace) -> None:

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from kill_and_resume import Addition, Silent, traces
 from worlds import KILLED, ends, fork_world, kill
 
-from foveate.errors import FoveateError
+from foveate.errors import DataError, FoveateError
 from foveate.storage.checkpoint import read_final
 from foveate.train import Constant, Loss, TrainConfig, fit
 from foveate.train.world import World
@@ -52,16 +52,21 @@ class Told(Silent):
 
 
 class Task(Addition):
-    """`Addition`; `at` is called with the number of each batch, and may change it; `more` returns more metrics."""
+    """`Addition`; `at` is called with the number of each batch, and may change it; `more` returns more metrics; `valid`
+    is called with the number of each batch of a validation.
+    """
 
     def __init__(
         self,
         at: Callable[[int, Tensor], Tensor] | None = None,
         factor: float = 1.0,
         more: Callable[[int], dict[str, float]] = lambda number: {},
+        valid: Callable[[int], object] = lambda number: None,
     ) -> None:
         super().__init__()
-        self.at, self.factor, self.more, self.number = at, factor, more, 0
+        self.at, self.factor, self.more, self.valid, self.number = at, factor, more, valid, 0
+        self.numbers = set[int]()
+        """The validation batches that this rank has computed."""
 
     def batch(self, step: int) -> Tensor:
         self.number = step
@@ -72,6 +77,11 @@ class Task(Addition):
         loss = super().loss(batch)
         factor = self.factor if self.model.training and self.number == 13 else 1.0
         return Loss(loss.total * factor, loss.count, {**loss.metrics, **self.more(self.number)})
+
+    def validated(self, number: int) -> tuple[float, int]:
+        self.valid(number)
+        self.numbers.add(number)
+        return super().validated(number)
 
     def describe(self, batch: Tensor) -> str:
         return f"sums like {batch[0].tolist()}"
@@ -98,7 +108,7 @@ def group(
             ours, where = settings(world.rank, config), place(world.rank, folder)
             outcome = fit(mine, ours, where, resume=True, progress=told, world=world)
             total = sum(float(parameter.detach().double().sum()) for parameter in mine.model.parameters())
-            ending = {**asdict(outcome), "sum": total}
+            ending = {**asdict(outcome), "sum": total, "validated": sorted(mine.numbers)}
         except FoveateError as error:
             ending = {"error": str(error), "kind": type(error).__name__, "shared": error.shared}
             raise
@@ -165,6 +175,12 @@ def laws(folder: Path) -> dict[str, Any]:
     nan = float("nan")
     for name, factor in (("not-a-number", nan), ("too-large", 1e7)):
         note(name, group(folder / name, 2, task=lambda rank, factor=factor: Task(factor=factor)))
+
+    def strange(number: int) -> None:
+        if number == 3:
+            raise DataError("Batch 3 cannot be read.")
+
+    note("validation", group(folder / "validation", 2, task=lambda rank: Task(valid=strange)))
 
     def full(rank: int, step: int) -> None:
         if (rank, step) == (0, 8):

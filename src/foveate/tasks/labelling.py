@@ -1,15 +1,15 @@
 """The parts that tagging and classifying share: data with labels, the loss, and the measurements."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.config import require_counts, setting
@@ -22,6 +22,7 @@ from foveate.metrics import Score, accuracy, macro_f1, marks_spans, span_f1
 from foveate.models import BERT, BERTConfig
 from foveate.models.bert_hugging_face import read_bert
 from foveate.nn.loss import Loss, cross_entropy
+from foveate.nn.measurement import Each, SharedValidation
 from foveate.storage.checkpoint import model_tensors
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of, read_run
@@ -157,7 +158,7 @@ class Predicted:
         return list(chain(*self.labels)), list(chain(*self.gold))
 
 
-class LabellingTask(ABC, Generic[Model]):
+class LabellingTask(SharedValidation, Generic[Model]):
     """A model that labels, with its data: what training fits."""
 
     vocabulary_class: ClassVar[type[Any]]
@@ -257,26 +258,33 @@ class LabellingTask(ABC, Generic[Model]):
         total = cross_entropy(logits, batch.labels, label_smoothing=self.config.label_smoothing)
         return Loss(total, len(batch.labels))
 
-    def validate(self) -> dict[str, float]:
+    def measured(self, each: Each) -> dict[str, float]:
         """Cross-entropy in nats per label, accuracy and mean F1 of the classes, from 0 to 1; F1 of spans, if any."""
-        plan, total, predicted = self._plan(self.validation), 0.0, Predicted(labels=[], gold=[])
-        for step in range(plan.steps_per_epoch):
-            batch = self.read(self.validation, plan.examples(step))
-            logits = self.logits(batch)
-            total += float(cross_entropy(logits, batch.labels))
-            lengths = [len(self.validation.labels[example]) for example in batch.examples]
-            predicted.labels.extend(self._names(logits.argmax(-1), lengths))
-            predicted.gold.extend(self._names(batch.labels, lengths))
+        plan = self._plan(self.validation)
+        batches = each(lambda step: self._answers(plan.examples(step)), plan.steps_per_epoch)
+        total, predicted = 0.0, Predicted(labels=[], gold=[])
+        for step, (loss, answers) in enumerate(batches):
+            total, rest = total + loss, iter(answers)
+            for example in plan.examples(step).tolist():
+                gold = self.validation.labels[example].tolist()
+                predicted.labels.append(self._names(islice(rest, len(gold))))
+                predicted.gold.append(self._names(gold))
         scores = {KEYS[score.name]: score.value / 100 for score in predicted.scores()}
         return {"loss": total / len(predicted.flat[1]), **scores}
+
+    def _answers(self, examples: np.ndarray) -> tuple[float, list[int]]:
+        """The loss of some validation examples, and the numbers of their most probable labels, row after row."""
+        batch = self.read(self.validation, examples)
+        logits = self.logits(batch)
+        return float(cross_entropy(logits, batch.labels)), logits.argmax(-1).tolist()
 
     def describe(self, batch: Any) -> str:
         """The lines of the file that a batch is made of."""
         lines = (self.training.lines[example] for example in batch.examples)
         return f"the training examples of lines {listing(lines, 8)}"
 
-    def _names(self, numbers: Int[Tensor, " labelled"], lengths: Sequence[int]) -> list[list[str]]:
-        return [[self.labels.names[number] for number in row.tolist()] for row in numbers.split(list(lengths))]
+    def _names(self, numbers: Iterable[int]) -> list[str]:
+        return [self.labels.names[number] for number in numbers]
 
     def _plan(self, data: LabelledData) -> BatchPlan:
         lengths = data.lengths

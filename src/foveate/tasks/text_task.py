@@ -1,7 +1,7 @@
 """One text as a stream of tokens in a run folder: what language models of either kind are trained on."""
 
 import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from foveate.data.store import TokenStore
 from foveate.data.text import read_lines, require_lasting
 from foveate.data.tokeniser import EOS, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError
+from foveate.nn.measurement import SharedValidation
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import counted
 from foveate.tasks.run_digest import require_digests
@@ -102,7 +103,7 @@ class TextData:
         return cls(tokeniser, training, validation)
 
 
-class TextTask(ABC, Generic[Config, Model]):
+class TextTask(SharedValidation, Generic[Config, Model]):
     """A model of one text, with its text."""
 
     def __init__(self, config: Config, data: TextData) -> None:

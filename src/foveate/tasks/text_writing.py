@@ -21,6 +21,7 @@ from foveate.data.variant import Draw, augmented
 from foveate.errors import DataError
 from foveate.inspect.looking import Looking
 from foveate.nn.loss import Loss
+from foveate.nn.measurement import Each, SharedValidation, in_turn
 from foveate.nn.precision import set_precision
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.suggestion import listing
@@ -82,7 +83,7 @@ class WritingConfig:
         return ()
 
 
-class WritingTask:
+class WritingTask(SharedValidation):
     """A model with its data, things and their texts: what training fits."""
 
     parts: ClassVar[type[Parts]] = Parts
@@ -175,11 +176,11 @@ class WritingTask:
         smoothing = self.config.label_smoothing
         return Loss(self.model.loss(batch.source, batch.target, label_smoothing=smoothing), count(batch))
 
-    def validate(self) -> dict[str, float]:
+    def measured(self, each: Each) -> dict[str, float]:
         """The figures of the validation data."""
-        return self.figures(self.validation)
+        return self.figures(self.validation, each)
 
-    def figures(self, data: ParallelData) -> dict[str, float]:
+    def figures(self, data: ParallelData, each: Each = in_turn) -> dict[str, float]:
         """The measurements on data, whose loss is a mean."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ the weights and the moments, and a resumed run ends with the same bits as an uni
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from foveate.train.history import Validation
 from foveate.train.interrupt import Interrupt
 from foveate.train.log import MetricsLog, Progress, Quiet
 from foveate.train.log_window import Window
-from foveate.train.noise import noise_seed, reseed
+from foveate.train.noise import noise_seed
 from foveate.train.optimiser import begin_moments, optimiser_tensors, restore_optimiser
 from foveate.train.recipe import TrainConfig
 from foveate.train.resumption import exclusive, other_rate, require_same
@@ -39,6 +39,7 @@ from foveate.train.sharing import require_shareable
 from foveate.train.state import State
 from foveate.train.trainable import Outcome, Trainable, require_measured
 from foveate.train.update import Updater
+from foveate.train.validation import validation_figures
 from foveate.train.world import ALONE, World
 
 
@@ -258,24 +259,25 @@ class _Run:
         """Validates once per step, also after resuming from a checkpoint between an update and its validation."""
         if self.step == 0 or (self.history and self.history[-1].step == self.step):
             return
-        entry = Validation(**self.world.once(lambda: asdict(self._measure()), during="a validation"))
+        entry = self._measure()
         self.history.append(entry)
         best = past.best(self.history)
         self._row("valid", {**entry.metrics, "best": best is entry})
 
     def _measure(self) -> Validation:
         self.model.eval()
-        reseed(self.updater.device, noise_seed(self.config.seed, -1 - self.step))
-        started = time.monotonic()
+        started, seed = time.monotonic(), noise_seed(self.config.seed, -1 - self.step)
         with torch.no_grad(), self.updater.autocast():
-            metrics = {name: float(value) for name, value in self.task.validate().items()}
+            metrics = validation_figures(self.task, self.world, self.updater.device, seed)
         self.model.train()
         self.window.pause(time.monotonic() - started)
         if self.config.metric not in metrics:
-            raise UsageError(
+            error = UsageError(
                 f"The configuration compares checkpoints by train.metric = {self.config.metric!r}, "
                 f"but validation measures: {', '.join(metrics)}. Choose one of these."
             )
+            error.shared = True
+            raise error
         sign = 1 if self.config.better == "lower" else -1
         return Validation(step=self.step, value=sign * metrics[self.config.metric], metrics=metrics)
 
@@ -362,29 +364,44 @@ class _Run:
 
     def _finish(self) -> str:
         """The final weights, written by the first process and received by the others; a description of them."""
-        words = self.world.once(self._write_final, during="writing the final weights")
+        steps, averaged = self._averaged()
+        words = self.world.once(lambda: self._write_final(steps, averaged), during="writing the final weights")
         self.world.share(list(model_tensors(self.model).values()))
         self.model.eval()
         return words
 
-    def _write_final(self) -> str:
+    def _averaged(self) -> tuple[list[int], Validation | None]:
+        """Gives the model the average of checkpoints, where there are several: their steps, and its validation."""
+        steps = self.world.once(self._take_average, during="averaging checkpoints")
+        if not steps:
+            return steps, None
+        self.world.share(list(model_tensors(self.model).values()))
+        return steps, self._measure()
+
+    def _take_average(self) -> list[int]:
+        """`_averaged` in the first process; the steps of the averaged checkpoints."""
+        if self.config.average < 2:
+            return []
+        steps = self._last_steps() if self.config.average_of == "last" else self._best_steps()
+        weights = self.checkpoints.weights(steps)
+        if len(weights) < 2:
+            return []
+        restore_model(self.model, average(weights.values()), source="the average")
+        return list(weights)
+
+    def _write_final(self, steps: Sequence[int], averaged: Validation | None) -> str:
         """Writes the final weights: the average if it validates better than the best checkpoint, else the latter."""
         tensors, words, validation = self._best_weights()
-        if self.config.average > 1:
-            steps = self._last_steps() if self.config.average_of == "last" else self._best_steps()
-            weights = self.checkpoints.weights(steps)
-            if len(weights) > 1:
-                restore_model(self.model, average(weights.values()), source="the average")
-                averaged = self._measure()
-                best = past.best(self.history)
-                self._write(self._figures("average", averaged.metrics))
-                if best is None or averaged.value <= best.value:
-                    tensors, validation = model_tensors(self.model), averaged
-                    words = f"average of the checkpoints of steps {', '.join(map(str, weights))}"
-                else:
-                    self.progress.tell(
-                        f"The average of {len(weights)} checkpoints is not better than the best one, which is used."
-                    )
+        if averaged:
+            best = past.best(self.history)
+            self._write(self._figures("average", averaged.metrics))
+            if best is None or validation is None or averaged.value <= best.value:
+                tensors, validation = model_tensors(self.model), averaged
+                words = f"average of the checkpoints of steps {', '.join(map(str, steps))}"
+            else:
+                self.progress.tell(
+                    f"The average of {len(steps)} checkpoints is not better than the best one, which is used."
+                )
         figures = {
             "value": past.to_json(validation.value) if validation else None,
             "metrics": past.metrics_to_json(validation.metrics) if validation else {},

@@ -10,13 +10,14 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from foveate.errors import DataError, FoveateError, PeerError, SetupError, UsageError
+from foveate.nn.measurement import in_turn
 from foveate.train.pulse import APPEARANCE, Pulse
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -50,6 +51,14 @@ class World:
         All ranks raise the FoveateError that it raises. `during` names the work for messages.
         """
         return work()
+
+    def each(self, work: Callable[[int], Answer], count: int, *, during: str = "") -> list[Answer]:
+        """The answers of `work` for all numbers below `count`, in order: plain data, which all ranks return. Each rank
+        does every `size`-th piece of work.
+
+        All ranks raise the FoveateError that one raises.
+        """
+        return in_turn(work, count)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of the tensors of all ranks, in place."""
@@ -86,18 +95,14 @@ class Ranks(World):
         message, error = "", None
         if self.is_first:
             self._pulse.computes(during or "its part", limited=False)
-            try:
-                message = json.dumps({"answer": work()})
-            except FoveateError as raised:
-                error = raised
-                message = json.dumps({"code": raised.exit_code, "error": str(raised)})
-        reply = json.loads(self._first_text(message))
-        if "error" in reply:
-            error = error or ERRORS.get(reply["code"], UsageError)(reply["error"])
-            error.shared = True
-            raise error
-        answer: Answer = reply["answer"]
-        return answer
+            message, error = _done(work)
+        return cast(Answer, _answer(self._first_text(message), error))
+
+    def each(self, work: Callable[[int], Answer], count: int, *, during: str = "") -> list[Answer]:
+        self._pulse.computes(during or "its part", limited=False)
+        message, error = _done(lambda: [work(number) for number in range(self.rank, count, self.size)])
+        shares = [_answer(text, error) for text in self.gather(message)]
+        return [shares[number % self.size][number // self.size] for number in range(count)]
 
     def sum(self, tensor: Tensor) -> Tensor:
         with self._waiting():
@@ -120,7 +125,7 @@ class Ranks(World):
         table = torch.zeros(self.size, longest, dtype=torch.uint8)
         table[self.rank, : len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else 0
         self.sum(table)
-        return [bytes(row[:size].tolist()).decode() for row, size in zip(table, sizes.tolist(), strict=True)]
+        return [row[:size].numpy().tobytes().decode() for row, size in zip(table, sizes.tolist(), strict=True)]
 
     def require_equal(self, facts: Mapping[str, Any]) -> None:
         place = {"host": platform.node(), "process": os.getpid()}
@@ -167,6 +172,24 @@ class Ranks(World):
             yield
         except RuntimeError as error:  # gloo and NCCL have no class of their own for a closed connection
             raise lost(self.rank) from error
+
+
+def _done(work: Callable[[], object]) -> tuple[str, FoveateError | None]:
+    """The message on a piece of work for all ranks, and the error that it raised."""
+    try:
+        return json.dumps({"answer": work()}), None
+    except FoveateError as error:
+        return json.dumps({"code": error.exit_code, "error": str(error)}), error
+
+
+def _answer(message: str, own: FoveateError | None) -> Any:
+    """The answer in a message. Raises the FoveateError that it tells of, which may be this rank's own."""
+    reply = json.loads(message)
+    if "error" in reply:
+        error = own or ERRORS.get(reply["code"], UsageError)(reply["error"])
+        error.shared = True
+        raise error
+    return reply["answer"]
 
 
 ERRORS = {kind.exit_code: kind for kind in (UsageError, DataError, SetupError)}

@@ -20,6 +20,7 @@ from foveate.errors import DataError
 from foveate.models import Captioner, CaptionerConfig
 from foveate.models.picture_encoder import grid_places
 from foveate.nn.embed import Patches
+from foveate.nn.measurement import Each, in_turn
 from foveate.tasks.held_out import Parts
 from foveate.tasks.run_model import require_seed, require_smoothing
 from foveate.tasks.text_writing import WritingConfig, WritingTask, batch_plan, count
@@ -119,17 +120,18 @@ class CaptionTask(WritingTask):
         return replace(batch, source=placed(batch.source, self.rows))
 
     @torch.no_grad()
-    def figures(self, data: ParallelData) -> dict[str, float]:
+    def figures(self, data: ParallelData, each: Each = in_turn) -> dict[str, float]:
         """The loss in nats per token, and the share of tokens that are the most probable after those before them."""
-        total, right, tokens = 0.0, 0, 0
         plan = batch_plan(data, self.config)
-        for step in range(plan.steps_per_epoch):
+
+        def sums(step: int) -> tuple[float, int, int]:
             batch = data.batch(plan.examples(step))
             grid = self.model.encode(placed(batch.source, self.rows))
             logits, predicted = self.model(grid, batch.target), self.model.predicted(batch.target)
-            total += float(torch.nn.functional.cross_entropy(logits.float(), predicted, reduction="sum"))
-            right += int((logits.argmax(-1) == predicted).sum())
-            tokens += count(batch)
+            loss = torch.nn.functional.cross_entropy(logits.float(), predicted, reduction="sum")
+            return float(loss), int((logits.argmax(-1) == predicted).sum()), count(batch)
+
+        total, right, tokens = map(sum, zip(*each(sums, plan.steps_per_epoch), strict=True))
         return {"loss": total / tokens, "accuracy": right / tokens}
 
 

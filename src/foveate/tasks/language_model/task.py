@@ -18,6 +18,7 @@ from foveate.data.tokeniser import ByteConfig, TokeniserConfig
 from foveate.decode import DecodeConfig, SampleConfig
 from foveate.models import GPTConfig, LanguageModel, LanguageModelConfig
 from foveate.nn.loss import Loss, cross_entropy
+from foveate.nn.measurement import Each, in_turn
 from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import TextConfig, TextData, TextTask, text_of
@@ -104,9 +105,10 @@ class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
     def loss(self, batch: Batch) -> Loss:
         return Loss(self.model.loss(batch), batch.num_tokens - batch.size)
 
-    def validate(self) -> dict[str, float]:
+    def measured(self, each: Each) -> dict[str, float]:
         """Cross-entropy in nats per token, its exponential, bits for each byte of the text, and token accuracy."""
-        return score(self.model, self.data.validation.tokens, self.config.data, num_bytes=self.validation_bytes)
+        tokens, count = self.data.validation.tokens, self.validation_bytes
+        return score(self.model, tokens, self.config.data, num_bytes=count, each=each)
 
     @cached_property
     def validation_bytes(self) -> int:
@@ -122,21 +124,29 @@ class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
 
 @torch.no_grad()
 def score(
-    model: LanguageModel, tokens: np.ndarray, data: TextConfig, *, num_bytes: int, context: int = 0
+    model: LanguageModel,
+    tokens: np.ndarray,
+    data: TextConfig,
+    *,
+    num_bytes: int,
+    context: int = 0,
+    each: Each = in_turn,
 ) -> dict[str, float]:
     """The figures of a stream of tokens, in blocks of `data.block_length`.
 
     Every token is predicted once. A block begins with the last `context` tokens of the one before, which it only
     reads: with none, it knows nothing of what came before, and its first predictions suffer.
     """
-    total, right, count = 0.0, 0, 0
-    for rows in blocks_in_turn(tokens, data.block_length, data.rows, context=context):
+    batches = blocks_in_turn(tokens, data.block_length, data.rows, context=context)
+
+    def sums(number: int) -> tuple[float, int, int]:
+        rows = batches[number]
         text = Batch.of([row.tokens for row in rows])
         scored = torch.cat([torch.arange(len(row.tokens) - 1) >= row.known for row in rows])
         logits, target = model(model.read(text))[scored], model.predicted(text)[scored]
-        total += float(cross_entropy(logits, target))
-        right += int((logits.argmax(-1) == target).sum())
-        count += len(target)
+        return float(cross_entropy(logits, target)), int((logits.argmax(-1) == target).sum()), len(target)
+
+    total, right, count = map(sum, zip(*each(sums, len(batches)), strict=True))
     loss = total / count
     bits = total / math.log(2) / max(num_bytes, 1)
     figures = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "bits_per_byte": bits}

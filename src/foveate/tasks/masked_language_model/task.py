@@ -21,6 +21,7 @@ from foveate.data.text_pair import SegmentedRows, read_segmented, segments
 from foveate.data.tokeniser import BOS, EOS, CharacterConfig, TokeniserConfig
 from foveate.models import BERT, BERTConfig
 from foveate.nn.loss import Loss, cross_entropy
+from foveate.nn.measurement import Each, in_turn
 from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import Layout, TextConfig, TextData, TextTask, text_of
 
@@ -160,9 +161,10 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
     def loss(self, batch: GapBatch) -> Loss:
         return Loss(cross_entropy(gap_logits(self.model, batch), batch.answer), len(batch.answer))
 
-    def validate(self) -> dict[str, float]:
+    def measured(self, each: Each) -> dict[str, float]:
         """Cross-entropy in nats per gap, its exponential, and the share of correct tokens, always of the same gaps."""
-        return score(self.model, self.data.validation, self.config, self.data.tokeniser.vocab_size)
+        vocab = self.data.tokeniser.vocab_size
+        return score(self.model, self.data.validation, self.config, vocab, each=each)
 
     def describe(self, batch: GapBatch) -> str:
         """The first row of a batch as text."""
@@ -180,16 +182,23 @@ def gap_logits(model: BERT, batch: GapBatch) -> Float[Tensor, "gaps vocab"]:
 
 @torch.no_grad()
 def score(
-    model: BERT, text: TokenStore | list[np.ndarray], config: MaskedLanguageModelConfig, vocab: int
+    model: BERT,
+    text: TokenStore | list[np.ndarray],
+    config: MaskedLanguageModelConfig,
+    vocab: int,
+    *,
+    each: Each = in_turn,
 ) -> dict[str, float]:
     """The figures of a text, whose gaps follow from the configuration's seed."""
-    total, right, count = 0.0, 0, 0
-    for number, rows in enumerate(_in_turn(text, config)):
-        batch = GapBatch.of(rows, config, vocab, VALIDATION, number)
+    batches = list(_in_turn(text, config))
+
+    def sums(number: int) -> tuple[float, int, int]:
+        batch = GapBatch.of(batches[number], config, vocab, VALIDATION, number)
         logits = gap_logits(model, batch)
-        total += float(cross_entropy(logits, batch.answer))
-        right += int((logits.argmax(-1) == batch.answer).sum())
-        count += len(batch.answer)
+        right = int((logits.argmax(-1) == batch.answer).sum())
+        return float(cross_entropy(logits, batch.answer)), right, len(batch.answer)
+
+    total, right, count = map(sum, zip(*each(sums, len(batches)), strict=True))
     loss = total / count
     return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": right / count}
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ from foveate.errors import DataError
 from foveate.metrics.property_error import property_scores
 from foveate.models.graph_predictor import GraphPredictor, GraphPredictorConfig
 from foveate.nn.loss import Loss
+from foveate.nn.measurement import Each, SharedValidation, in_turn
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import file_digest
 from foveate.storage.run import read_run
@@ -185,7 +187,7 @@ class PlacedMolecules:
         return WholeGraphBatch.of_placed([self.graphs[number] for number in numbers], generator=generator)
 
 
-class MoleculeTask:
+class MoleculeTask(SharedValidation):
     """A model over molecules with its data: what training fits."""
 
     def __init__(
@@ -286,9 +288,9 @@ class MoleculeTask:
         return Loss(total, int(known.sum()))
 
     @torch.no_grad()
-    def validate(self) -> dict[str, float]:
+    def measured(self, each: Each) -> dict[str, float]:
         """The loss per known target, and the scores in the units of the data: means over the targets."""
-        outputs = run_model(self.model, self._validated)
+        outputs = run_model(self.model, self._validated, each)
         loss = self._loss(outputs, self.targets.standardised(self.validation.values))
         figures = {"loss": float(loss.total) / loss.count}
         if len(self.unmeasured) == len(VALIDATED) - 1:
@@ -301,11 +303,18 @@ class MoleculeTask:
         return f"the molecules of lines {listing((self.training.lines[number] for number in batch.examples), 8)}"
 
 
-def run_model(model: GraphPredictor, placed: PlacedMolecules) -> Float[Tensor, "molecules targets"]:
+def run_model(
+    model: GraphPredictor, placed: PlacedMolecules, each: Each = in_turn
+) -> Float[Tensor, "molecules targets"]:
     """The outputs of a model, which depend neither on the order of the molecules nor on each other."""
     order = np.argsort([len(graph) for graph in placed.graphs], kind="stable").tolist()
-    parts = [model(placed.batch(order[start : start + TOGETHER])).float() for start in range(0, len(order), TOGETHER)]
-    outputs = torch.cat(parts)
+
+    def outputs_of(number: int) -> list[Any]:
+        numbers = order[number * TOGETHER : (number + 1) * TOGETHER]
+        return model(placed.batch(numbers)).float().tolist()
+
+    parts = each(outputs_of, -(-len(order) // TOGETHER))
+    outputs = torch.tensor(list(chain.from_iterable(parts)), dtype=torch.float32)
     back = torch.empty_like(outputs)
     back[order] = outputs
     return back

@@ -14,6 +14,7 @@ from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
 from foveate.data.transcript import TextConfig
 from foveate.models.synthesiser import Synthesiser, SynthesiserConfig
 from foveate.nn.loss import Loss
+from foveate.nn.measurement import Each, in_turn
 from foveate.nn.packing import Packing
 from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_writing import WritingConfig, WritingTask, batch_plan
@@ -71,21 +72,21 @@ class SpeakTask(WritingTask):
     def loss(self, batch: PairBatch) -> Loss:
         return Loss(self.model.loss(spoken_ids(batch.target), batch.source), count(batch))
 
-    def figures(self, data: ParallelData) -> dict[str, float]:
-        return figures(self.model, data, self.config)
+    def figures(self, data: ParallelData, each: Each = in_turn) -> dict[str, float]:
+        return figures(self.model, data, self.config, each)
 
 
-def figures(model: Synthesiser, data: ParallelData, config: SpeakConfig) -> dict[str, float]:
+def figures(model: Synthesiser, data: ParallelData, config: SpeakConfig, each: Each = in_turn) -> dict[str, float]:
     """The loss per frame, and the root of the mean squared error of the energies of teacher-forced frames, in
     deviations of the training data.
     """
-    total, errors, frames = 0.0, 0.0, 0
     plan = batch_plan(data, config)
-    for step in range(plan.steps_per_epoch):
+
+    def sums(step: int) -> tuple[float, float, int]:
         batch = data.batch(plan.examples(step))
-        total += float(model.loss(spoken_ids(batch.target), batch.source))
-        errors += _squared_errors(model, batch)
-        frames += count(batch)
+        return float(model.loss(spoken_ids(batch.target), batch.source)), _squared_errors(model, batch), count(batch)
+
+    total, errors, frames = map(sum, zip(*each(sums, plan.steps_per_epoch), strict=True))
     return {"loss": total / frames, "distance": (errors / frames) ** 0.5}
 
 

@@ -1,7 +1,7 @@
 """Transcribe: the text of recordings, or of any long rows of vectors, by CTC, by attention, or by both."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from foveate.data.variant import Draw
 from foveate.metrics.transcription import Edits
 from foveate.models import RecogniserConfig
 from foveate.nn.loss import Loss
+from foveate.nn.measurement import Each, in_turn
 from foveate.tasks.run_model import require_seed, require_smoothing
 from foveate.tasks.text_writing import WritingConfig, WritingTask, batch_plan, count
 from foveate.tasks.transcribe.encoder_view import ViewedBatch, drawn_view, require_views
@@ -102,22 +103,24 @@ class TranscribeTask(WritingTask):
         model = self.model.under(batch.rule) if isinstance(batch, ViewedBatch) else self.model
         return Loss(model.loss(batch.source, batch.target, label_smoothing=smoothing), count(batch))
 
-    def figures(self, data: ParallelData) -> dict[str, float]:
+    def figures(self, data: ParallelData, each: Each = in_turn) -> dict[str, float]:
         """The loss in nats per token, and errors per word and per character of texts that are found greedily.
 
         Errors are shares: 0.1 for 10 % of the words. A search with a beam, as in use, finds better texts.
         """
-        total, tokens, words, characters = 0.0, 0, Edits(), Edits()
         plan = batch_plan(data, self.config)
-        for step in range(plan.steps_per_epoch):
+
+        def sums(step: int) -> tuple[float, int, list[int], list[int]]:
             batch = data.batch(plan.examples(step))
-            total += float(self.model.loss(batch.source, batch.target))
-            tokens += count(batch)
             written = [self.tokeniser.decode(ids) for ids in quick(self.model, batch.source)]
             spoken = [self.tokeniser.decode(ids) for ids in batch.target.ids.tolist()]
-            words += Edits.of_words(spoken, written)
-            characters += Edits.of_characters(spoken, written)
-        return {"loss": total / tokens, "word_error": words.rate, "character_error": characters.rate}
+            edits = Edits.of_words(spoken, written), Edits.of_characters(spoken, written)
+            words, characters = ([*astuple(kind)] for kind in edits)
+            return float(self.model.loss(batch.source, batch.target)), count(batch), words, characters
+
+        totals, tokens, *edits = zip(*each(sums, plan.steps_per_epoch), strict=True)
+        words, characters = (sum((Edits(*counts) for counts in kind), Edits()) for kind in edits)
+        return {"loss": sum(totals) / sum(tokens), "word_error": words.rate, "character_error": characters.rate}
 
     def describe(self, batch: PairBatch) -> str:
         return super().describe(batch) + (f" under {batch.rule}" if isinstance(batch, ViewedBatch) else "")

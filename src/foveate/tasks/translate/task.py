@@ -20,6 +20,7 @@ from foveate.decode import BeamConfig, DecodeConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
 from foveate.nn.loss import Loss, cross_entropy
+from foveate.nn.measurement import Each, SharedValidation
 from foveate.storage.checkpoint import load_weights
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of
@@ -81,7 +82,7 @@ def require_measured(config: TranslateConfig, metric: str) -> None:
         raise ValueError(f"train.metric cannot be alignment: {UNLINKED}")
 
 
-class TranslateTask:
+class TranslateTask(SharedValidation):
     """A translation model with its data, for training."""
 
     def __init__(
@@ -189,29 +190,29 @@ class TranslateTask:
         taught = guidance(guided_weights(recording, batch, guide.place), batch.links, guide.place)
         return Loss(total + guide.weight * taught, count)
 
-    def validate(self) -> dict[str, float]:
+    def measured(self, each: Each) -> dict[str, float]:
         """Cross-entropy in nats per token (without smoothing), its exponential, and teacher-forced token accuracy.
 
         With links also `alignment`: −ln of the guided weights, in nats per token that has links.
         """
-        total, right, count = 0.0, 0, 0
-        aside, linked = 0.0, 0
         plan = _plan(self.validation, self.config)
-        for step in range(plan.steps_per_epoch):
-            batch = self.validation.batch(plan.examples(step))
-            target = Seq2Seq.predicted(batch.target)
-            with record(self.model, gradient=True) if batch.links is not None else nullcontext() as recording:
-                logits = self.model(batch.source, batch.target)
-            if batch.links is not None and recording is not None:
-                head = self.config.guide.place
-                aside += float(guidance(guided_weights(recording, batch, head), batch.links, head))
-                linked += linked_tokens(batch.links)
-            total += float(cross_entropy(logits, target))
-            right += int((logits.argmax(-1) == target).sum())
-            count += len(target)
+        parts = each(lambda step: self._sums(self.validation.batch(plan.examples(step))), plan.steps_per_epoch)
+        total, right, count, aside, linked = map(sum, zip(*parts, strict=True))
         loss = total / count
         figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))), "accuracy": right / count}
         return {**figures, "alignment": aside / linked} if linked else figures
+
+    def _sums(self, batch: PairBatch) -> tuple[float, int, int, float, int]:
+        """Of a batch: the loss, the tokens that are right and all of them, the guided loss, the tokens with links."""
+        target, head = Seq2Seq.predicted(batch.target), self.config.guide.place
+        aside, linked = 0.0, 0
+        with record(self.model, gradient=True) if batch.links is not None else nullcontext() as recording:
+            logits = self.model(batch.source, batch.target)
+        if batch.links is not None and recording is not None:
+            aside = float(guidance(guided_weights(recording, batch, head), batch.links, head))
+            linked = linked_tokens(batch.links)
+        right = int((logits.argmax(-1) == target).sum())
+        return float(cross_entropy(logits, target)), right, len(target), aside, linked
 
     def describe(self, batch: PairBatch) -> str:
         """The stored examples of a batch, and the first of them as text."""
