@@ -1,15 +1,17 @@
 """CPU time of training in one process in two source trees, side by side: what a change of the loop costs.
 
-    python benchmarks/fit_cost.py --before ../before --rounds 8
+    python benchmarks/fit_cost.py --before ../before --chunks 100
 
-Processes of both trees take turns, each round in the other order. Each trains a small translator of verses by `fit`
-(one thread, one batch of at most 1,024 tokens an update) and reports the CPU seconds of its updates; the number is the
-median over rounds of after ÷ before, with its quartiles.
+A process of each tree trains a small translator of verses by `fit` (one thread, one batch of at most 1,024 tokens an
+update), and the two take turns after every few updates, the first one changing, so that both meet the machine in the
+same state. The number is the median over the turns of after ÷ before, in CPU seconds, with the 95 % interval of the
+median.
 """
 
 import argparse
 import json
 import lzma
+import math
 import os
 import statistics
 import subprocess
@@ -18,19 +20,25 @@ import tempfile
 import time
 from pathlib import Path
 
+import race
+
 ROOT = Path(__file__).resolve().parents[1]
-WARM, STEPS = 5, 40
+WARM, CHUNK = 5, 4
+"""Updates before the first turn, and of a turn."""
 
 
-class Clock:
-    """The progress of `fit`, which takes the CPU time after the first updates and after the last one."""
+class Turns:
+    """The progress of `fit`, which waits for its turn after every few updates, and reports their CPU seconds."""
 
     def __init__(self) -> None:
-        self.times: list[float] = []
+        self.began = 0.0
 
     def advance(self, step: int, loss: float) -> None:
-        if step in (WARM, WARM + STEPS):
-            self.times.append(time.process_time())
+        if step < WARM or (step - WARM) % CHUNK:
+            return
+        print(time.process_time() - self.began, flush=True)
+        sys.stdin.readline()
+        self.began = time.process_time()
 
     def begin(self, step: int, steps: int, seconds: float | None) -> None: ...
     def row(self, row: object) -> None: ...
@@ -39,8 +47,8 @@ class Clock:
     def end(self) -> None: ...
 
 
-def seconds() -> float:
-    """CPU seconds of the updates in the tree that PYTHONPATH names."""
+def train(chunks: int) -> None:
+    """Trains in the tree that PYTHONPATH names."""
     import torch
 
     from foveate import TranslateConfig, TranslateTask
@@ -48,43 +56,70 @@ def seconds() -> float:
     from foveate.train import TrainConfig, fit
 
     torch.set_num_threads(1)
-    clock, last = Clock(), WARM + STEPS
+    last = WARM + CHUNK * chunks
     with tempfile.TemporaryDirectory() as folder, lzma.open(ROOT / "examples/data/verses.tsv.xz", "rt") as verses:
         data = Path(folder, "verses.tsv")
         data.write_text("".join(verses.readlines()[1:1501]), encoding="utf-8")
         model = {"kind": "transformer", "encoder_layers": 2, "decoder_layers": 2, "block": {"model_dim": 64}}
         settings = {"data": {"source": str(data), "columns": [0, 1], "max_tokens": 1024}, "model": model}
         task, _ = TranslateTask.prepare(build(TranslateConfig, settings), Path(folder, "run"))
-        train = TrainConfig(steps=last, validate_every=last, save_every=last, log_every=10)
-        fit(task, train, Path(folder, "run"), progress=clock)
-    return clock.times[1] - clock.times[0]
+        recipe = TrainConfig(steps=last + 1, validate_every=last + 1, save_every=last + 1, log_every=10)
+        fit(task, recipe, Path(folder, "run"), progress=Turns())
+
+
+def start(tree: Path, chunks: int) -> subprocess.Popen[str]:
+    variables = {**os.environ, "PYTHONPATH": str(tree.resolve() / "src"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__).resolve()), "--child", "--chunks", str(chunks)]
+    return subprocess.Popen(
+        command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def turn(process: subprocess.Popen[str]) -> float:
+    """CPU seconds of the next updates."""
+    assert process.stdin and process.stdout
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return float(process.stdout.readline())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", type=Path, help="the other tree")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--chunks", type=int, default=100, help=f"turns of {CHUNK} updates for each tree")
     parser.add_argument("--out", type=Path, metavar="JSON")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        print(seconds())
+        train(arguments.chunks)
         return
     if arguments.before is None:
         parser.error("--before names the tree to compare with")
-    trees, ratios = [arguments.before, ROOT], []
-    for number in range(arguments.rounds):
-        times = {}
-        for tree in trees if number % 2 else reversed(trees):
-            variables = {**os.environ, "PYTHONPATH": str(Path(tree).resolve() / "src"), "OMP_NUM_THREADS": "1"}
-            command = [sys.executable, str(Path(__file__).resolve()), "--child"]
-            done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-            times[tree] = float(done.stdout)
-        ratios.append(times[ROOT] / times[arguments.before])
-    low, middle, high = statistics.quantiles(ratios, n=4)
+    before, after = (start(tree, arguments.chunks) for tree in (arguments.before, ROOT))
+    for process in (before, after):
+        assert process.stdout
+        process.stdout.readline()
+    ratios = []
+    for number in range(arguments.chunks):
+        pair = (before, after) if number % 2 else (after, before)
+        times = {process: turn(process) for process in pair}
+        ratios.append(times[after] / times[before])
+    for process in (before, after):
+        process.terminate()
+        process.wait()
+    low, high = interval(ratios)
+    middle = statistics.median(ratios)
+    result = {"machine": race.machine(1), "after ÷ before": ratios, "median": middle, "95 %": [low, high]}
     if arguments.out:
-        arguments.out.write_text(json.dumps({"after ÷ before": ratios, "rounds": arguments.rounds}) + "\n")
-    print(f"{STEPS} updates by fit, after ÷ before: {middle:.3f} ({low:.3f}–{high:.3f}, {arguments.rounds} rounds)")
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"{len(ratios)} turns of {CHUNK} updates, after ÷ before: {middle:.4f} ({low:.4f} to {high:.4f})")
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """The 95 % interval of the median, from order statistics."""
+    ordered, reach = sorted(values), 0.98 * math.sqrt(len(values))
+    first = max(math.floor(len(values) / 2 - reach), 0)
+    return ordered[first], ordered[-1 - first]
 
 
 if __name__ == "__main__":

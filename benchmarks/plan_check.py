@@ -34,24 +34,19 @@ ACCUMULATE, STEPS, EVERY, SKIPPED = 4, 40, 5, 2
 
 
 def expected(run: Path, processes: int, reduction: str) -> float:
-    """Target tokens a second."""
-    import torch
-
-    from foveate.config import build
+    """Target tokens a second, as the command prints them."""
     from foveate.data.parallel import ParallelData
-    from foveate.tasks import TASKS
-    from foveate.tasks.run_plan import plan
-    from foveate.tasks.world_plan import WorldPlan
 
-    torch.set_num_threads(1)
-    side, data = TASKS["translate"].side, ParallelData.open(run / "data" / "train")
-    lengths = [round(float(store.lengths.mean())) for store in (data.source, data.target)]
-    config = build(side.run_config, SETTINGS)
-    costs = plan(side.probe(config, (lengths[0], lengths[1] - 1), None))
-    tokens = float(STEPS * ACCUMULATE * costs.probe.tokens)
-    return WorldPlan(
-        costs=costs, processes=processes, accumulate=ACCUMULATE, reduction=reduction, tokens=tokens, cores=2
-    ).tokens_per_second
+    data = ParallelData.open(run / "data" / "train")
+    source, target = (round(float(store.lengths.mean())) for store in (data.source, data.target))
+    lengths = ["--source-length", str(source), "--target-length", str(target - 1)]
+    settings = ["--set", f"train.accumulate={ACCUMULATE}", "--set", f"train.reduction={reduction}"]
+    command = [sys.executable, "-m", "foveate", "plan", "translate", str(run.parent / "run.toml"), *lengths, *settings]
+    done = subprocess.run(
+        [*command, "--processes", str(processes), "--threads", "1"], check=True, stdout=subprocess.PIPE, text=True
+    )
+    (speed,) = (line.split()[1] for line in done.stdout.splitlines() if line.startswith("  speed "))
+    return float(speed.replace(",", ""))
 
 
 def measured(pairs: Path, run: Path, processes: int, reduction: str) -> float:

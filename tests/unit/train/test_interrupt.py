@@ -62,7 +62,7 @@ def test_a_process_saves_and_stops_when_its_torchrun_is_killed(
     """An orphan has another parent. Without torchrun it is one on purpose, such as by nohup."""
     if torchrun:
         monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    progress = At(3, lambda: monkeypatch.setattr(os, "getppid", lambda: 1))
+    progress = At(3, lambda: monkeypatch.setattr(os, "getppid", lambda: -1))
     outcome = fit(line(), CONFIG, tmp_path, progress=progress, world=World())
     assert outcome.interrupted == torchrun
     assert outcome.step == (4 if torchrun else 8)

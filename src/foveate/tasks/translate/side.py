@@ -16,8 +16,6 @@ from foveate.inspect.alignment import Alignment
 from foveate.inspect.attribution import Answer
 from foveate.metrics import Score, parse_pharaoh
 from foveate.metrics.corpus import METRICS, evaluate, require_metrics
-from foveate.models import Seq2Seq
-from foveate.nn.loss import cross_entropy
 from foveate.storage.draft import require_writable, write_lines
 from foveate.suggestion import counted
 from foveate.tasks.answering import print_answers
@@ -114,7 +112,7 @@ class TranslateSide(Side):
         source, target = made_up(rows, first, sizes[0]), made_up(rows, second + 1, sizes[1])
         return Probe(
             model=model,
-            loss=lambda: cross_entropy(model(source, target), Seq2Seq.predicted(target)),
+            loss=lambda: model.loss(source, target, label_smoothing=config.label_smoothing),
             vocabulary=f"vocabularies {sizes[0]:,} and {sizes[1]:,}",
             batch=f"{rows} pairs of {first} and {second} tokens",
             tokens=rows * second,

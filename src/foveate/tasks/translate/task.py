@@ -203,7 +203,7 @@ class TranslateTask(SharedValidation):
         return {**figures, "alignment": aside / linked} if linked else figures
 
     def _sums(self, batch: PairBatch) -> tuple[float, int, int, float, int]:
-        """Of a batch: the loss, the tokens that are right and all of them, the guided loss, the tokens with links."""
+        """Figures of a batch: the loss, right tokens, all tokens, the guided loss, tokens with links."""
         target, head = Seq2Seq.predicted(batch.target), self.config.guide.place
         aside, linked = 0.0, 0
         with record(self.model, gradient=True) if batch.links is not None else nullcontext() as recording:
