@@ -33,6 +33,8 @@ PATIENT = ("--wait", "300", "--timeout", "300", "--quiet")
 """A service that admits everything: here nothing may be refused because it is busy."""
 HANGS = 60.0
 """Seconds after which a request without an answer counts as hanging."""
+REST = 3.0
+"""Seconds without requests before memory is read: a process that rests gives free memory back."""
 BACK = 5.0
 GROWTH = 0.05
 
@@ -47,9 +49,9 @@ def malformed(arguments: argparse.Namespace) -> Line:
         nonlocal sent
         client, memory = Client(running.address), [_memory(running)]
 
-        async def ask() -> None:
+        async def ask(until: int) -> None:
             nonlocal sent
-            while sent < arguments.requests:
+            while sent < until:
                 sent += 1
                 content = damaged(noise, client.host)
                 try:
@@ -59,13 +61,13 @@ def malformed(arguments: argparse.Namespace) -> Line:
                 if status[0] not in "1234":
                     examples.append(f"{status}: {content[:300]!r}")
                 statuses[status] += 1
-                if sent == arguments.requests // 5:  # caches and pools are full
-                    memory.append(_memory(running))
 
-        await asyncio.gather(*(ask() for _ in range(16)))
+        for until in (arguments.requests // 5, arguments.requests):  # after a fifth caches and pools are full
+            await asyncio.gather(*(ask(until) for _ in range(16)))
+            await asyncio.sleep(REST)
+            memory.append(_memory(running))
         client.close()
-        await asyncio.sleep(0.2)
-        memory.append(_memory(running))
+        memory.append(_memory(running, "VmHWM"))
         return memory
 
     with ServiceProcess(*ALL, *PATIENT) as running:
@@ -78,7 +80,8 @@ def malformed(arguments: argparse.Namespace) -> Line:
         "malformed requests, every route",
         f"{arguments.requests:,}, by 16 connections",
         f"{failures} × 5xx, lost or hanging ({told}); the front has {memory[2][0]:.0f} MB ({growth[0]:+.1%} since "
-        f"the first fifth), the model process {memory[2][1]:.0f} MB ({growth[1]:+.1%})",
+        f"the first fifth), the model process {memory[2][1]:.0f} MB ({growth[1]:+.1%}) at rest, and "
+        f"{memory[3][1]:.0f} MB at most",
         not failures and healthy and max(growth) < GROWTH,
         {"statuses": statuses, "memory": memory, "examples": examples[:20]},
     )
@@ -324,12 +327,12 @@ async def _status(client: Client, content: bytes) -> int | str:
         return type(error).__name__
 
 
-def _memory(running: ServiceProcess) -> list[float]:
-    """Megabytes of the front and of the model process."""
+def _memory(running: ServiceProcess, kind: str = "VmRSS") -> list[float]:
+    """Megabytes of the front and of the model process: now, or the most (VmHWM)."""
     sizes = []
     for process in (running.process.pid, *running.children[:1]):
         status = Path(f"/proc/{process}/status").read_text()
-        sizes.append(int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024)
+        sizes.append(int(re.findall(rf"{kind}:\s+(\d+)", status)[0]) / 1024)
     return sizes
 
 

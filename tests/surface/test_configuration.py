@@ -121,6 +121,13 @@ def test_a_plan_of_a_gpt_says_which_path_it_attends_by(foveate: Any) -> None:
     assert "(a vocabulary of 260)" in said.out
 
 
+def test_a_plan_that_is_refused_measures_nothing(foveate: Any) -> None:
+    said = foveate("plan", "language_model", "--no-tune", "--processes", "8")
+    assert said.code == 2
+    assert said.err.startswith("foveate plan: 8 processes share the 1 batch of an update")
+    assert not said.out
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

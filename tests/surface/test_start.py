@@ -89,3 +89,9 @@ def test_no_command_measures_the_machine_unless_it_is_asked_to(
         assert (said.code, "Traceback" in said.err) == (0, False), (words, said.err)
     with pytest.raises(AssertionError, match="a race"):
         foveate("doctor", "--calibrate")
+
+
+def test_a_run_of_another_task_is_refused_without_torch() -> None:
+    said = python(LAZY.format(words=["tag", "en-fr", "a"], names="'torch'")).stderr.splitlines()
+    assert said[0].startswith("foveate tag: en-fr is a run of the task translate")
+    assert said[1:] == [""]

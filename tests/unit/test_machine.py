@@ -211,3 +211,37 @@ def test_products_of_many_shapes_do_not_fill_the_memory() -> None:
     command = [sys.executable, "-c", MANY_SHAPES]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert float(result.stdout) < 60
+
+
+FREED = """
+import torch
+from foveate import machine
+from foveate.machine.memory import resident
+machine.use(machine.Tuning(allocator=True))
+times = iter((0.0, 1.0, 100.0, 100.0, 101.0))
+reserve = machine.Reserve(clock=lambda: next(times))
+
+def worked():
+    blocks = [(torch.ones(20_000), torch.ones(10)) for _ in range(2_000)]
+    return [small for _, small in blocks]
+
+begun = resident()
+pinned = worked()
+print((resident() - begun) >> 20, reserve.release(idle=False), (resident() - begun) >> 20)
+print(reserve.release(idle=False), (resident() - begun) >> 20)
+pinned += worked()
+print(reserve.release(idle=True), (resident() - begun) >> 20, reserve.release(idle=True))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read as Linux writes it")
+def test_a_process_that_rests_gives_back_what_its_computations_freed() -> None:
+    """Small blocks stand between 150 MB of large ones, so that the end of the heap stays in use."""
+    result = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
+    seldom, later, resting = result.stdout.splitlines()
+    most, released, left = seldom.split()
+    assert (int(most) > 140, released, int(left) > 140) == (True, "False", True), "it has just begun"
+    released, left = later.split()
+    assert (released, int(left) < 20) == ("True", True), "it never rests, and was not asked for a minute"
+    released, left, again = resting.split()
+    assert (released, int(left) < 20, again) == ("True", True, "False")

@@ -95,6 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.show:
         print(to_toml(config) if name == USUAL else f'task = "{name}"\n{to_toml(config)}', end="")
         return 0
+    if arguments.processes:  # before anything is measured
+        from foveate.tasks.world_plan import require_batches
+
+        require_batches(arguments.processes, config.train.accumulate)
     for sentence in choices(suggestion, config) if suggestion else ():
         print(sentence)
     prepare_machine(arguments)

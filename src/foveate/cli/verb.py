@@ -20,6 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     task, corpus = _task(arguments), any(given(arguments, name) for name in CORPUS)
     if not corpus and task.quick(arguments):
         return 0
+    _require(task, arguments.run)
     from foveate.cli.setup import prepare_machine
 
     prepare_machine(arguments, quiet=True)
@@ -31,6 +32,18 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         side.use(arguments)
     return 0
+
+
+def _require(task: Entry, run: str) -> None:
+    """Raises UsageError for a run of another task, before torch is imported. Folders of Hugging Face may serve several
+    tasks, whose sides look at them.
+    """
+    from foveate.storage.run import read_run
+    from foveate.storage.shipped import run_folder
+
+    own = read_run(run_folder(run))
+    if not own.guest:
+        own.require(task.name)
 
 
 def _task(arguments: argparse.Namespace) -> Entry:

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Int, Integer
 
 from foveate.errors import DataError
+from foveate.interruption import ask
 
 READ = 4096
 """The number of padded tokens in a batch of a trained model."""
@@ -19,7 +20,7 @@ a batch in every epoch.
 
 def groups(lengths: Sequence[int], budget: int = READ) -> Iterator[list[int]]:
     """The indices of texts in groups of similar length, whose padded size is within the budget. Empty texts are left
-    out.
+    out. Before each group the caller is asked whether the work goes on (`foveate.interruption`).
 
     >>> list(groups([9, 2, 0, 3], budget=10))
     [[1, 3], [0]]
@@ -27,10 +28,12 @@ def groups(lengths: Sequence[int], budget: int = READ) -> Iterator[list[int]]:
     group: list[int] = []
     for index in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
         if group and (len(group) + 1) * lengths[index] > budget:
+            ask()
             yield group
             group = []
         group.append(index)
     if group:
+        ask()
         yield group
 
 

@@ -9,11 +9,11 @@ from torch.nn.functional import pad
 
 from foveate.decode.candidate import joined, leaders, top
 from foveate.decode.constraint import cohorts, constrained, hidden_alone
-from foveate.decode.interruption import ask
 from foveate.decode.request import Request
 from foveate.decode.seat import Seats
 from foveate.decode.stepper import State, Stepper, reordered, require_rows
 from foveate.decode.whole_loop import beam_loop
+from foveate.interruption import ask
 from foveate.search import BeamConfig, Hypothesis, LengthPenalty, divisor_of, require_number
 
 NONE = -torch.inf

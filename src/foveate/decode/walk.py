@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from foveate.decode.constraint import cohorts, constrained, hidden_alone
-from foveate.decode.interruption import ask
 from foveate.decode.random_number import keys
 from foveate.decode.request import END, Request
 from foveate.decode.stepper import State, Stepper, reordered, require_rows
+from foveate.interruption import ask
 from foveate.search import Constraints, Hypothesis, require_number
 
 Choose = Callable[[Float[Tensor, "rows vocab"], "Rows"], Int[Tensor, " rows"]]

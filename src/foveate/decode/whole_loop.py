@@ -14,9 +14,9 @@ from torch import Tensor
 from foveate import native
 from foveate.decode.candidate import BLOCK
 from foveate.decode.constraint import hidden_alone
-from foveate.decode.interruption import question
 from foveate.decode.request import Request
 from foveate.decode.stepper import State, Stepper
+from foveate.interruption import question
 from foveate.search import BeamConfig, Constraints, GreedyConfig, Hypothesis, divisor_of, require_number
 
 COMPLETE, INTERRUPTED, OUTSIDE = range(3)

@@ -6,12 +6,14 @@ processor. No command measures when it starts.
 
 from foveate.machine.file import keep, kept, own_file
 from foveate.machine.measure import measured, race
+from foveate.machine.memory import Reserve
 from foveate.machine.switch import Tuning, current, limit_primitives, small_products, use
 from foveate.machine.switch_rule import Choice, Processor, by_rules, choices, has_slow_products
 
 __all__ = [
     "Choice",
     "Processor",
+    "Reserve",
     "Tuning",
     "by_rules",
     "choices",

@@ -166,7 +166,7 @@ def decode_config(base: Any, arguments: argparse.Namespace, kinds: Any = None) -
     """The model's way of decoding with the changes that the command line asks for; `kinds` are all ways, those of
     translation by default.
     """
-    from dataclasses import fields, make_dataclass
+    from dataclasses import fields, make_dataclass, replace
 
     from foveate.config import assign, build, to_dict
     from foveate.errors import UsageError
@@ -189,12 +189,16 @@ def decode_config(base: Any, arguments: argparse.Namespace, kinds: Any = None) -
         if table["kind"] != kind:
             table = {"kind": kind, **{field.name: table[field.name] for field in fields(Constraints)}}
         table |= {"beam": arguments.beam} if arguments.beam > 1 else {}
-    if getattr(arguments, "n_best", None):
-        assignments.append(f"num_best={arguments.n_best}")
     for assignment in assignments:
         path, equals, value = assignment.partition("=")
         table = {"kind": value.strip()} if path.strip() == "kind" and equals else dict(assign(table, [assignment]))
-    return build(decoding, {"decode": table}).decode
+    config, best = build(decoding, {"decode": table}).decode, getattr(arguments, "n_best", None)
+    if not best:
+        return config
+    beam = getattr(config, "beam", 1)
+    if best > beam:
+        raise UsageError(f"--n-best {best} asks for more texts than a beam of {beam} keeps. Give --beam {best} too.")
+    return replace(config, num_best=best) if beam > 1 else config
 
 
 def head_arguments(parser: argparse.ArgumentParser) -> None:

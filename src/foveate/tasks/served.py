@@ -4,12 +4,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
 from foveate.inspect.trace.html import standalone
 from foveate.inspect.view import alignment
+from foveate.interruption import ask
 from foveate.suggestion import did_you_mean
 
 Result = TypeVar("Result")
@@ -103,11 +105,7 @@ class Served(ABC):
         trace, summary = self.traced(text, settings)
         number = trace.opening[0] if settings.get("site") is None else trace.index(settings["site"])
         site = trace.sites[number]
-        if site.queries * site.keys > MOST_CELLS:
-            raise UsageError(
-                f"The map has {site.queries} × {site.keys} weights, and an answer has at most {MOST_CELLS:,}. Send a "
-                "shorter text, or draw it by `foveate look`."
-            )
+        _require_cells(site.queries, site.keys)
         drawn = alignment(trace, site=settings.get("site"), head=settings.get("head"))
         drawn = drawn.words() if settings.get("words", True) else drawn.readable()
         head = trace.opening[1] if settings.get("site") is None else 0
@@ -121,6 +119,7 @@ class Served(ABC):
             "links": drawn.pharaoh(),
         }
         if settings.get("page"):
+            ask()
             answer["page"] = standalone(trace)
         return answer
 
@@ -128,12 +127,36 @@ class Served(ABC):
         """The trace of a text, and the answer to it in short."""
         if settings.get("target") is not None:
             raise UsageError(f"A target is for models that translate, and this one can {self.verb}. Leave it out.")
+        self.require_small(settings, dict.fromkeys(self.pattern.tracks, self.tokens(text)))
         return self.reader.trace(text), self.summary(text)
+
+    @cached_property
+    def pattern(self) -> Trace:
+        """The trace of the sample: every text has its sites."""
+        trace: Trace = self.reader.trace(self.sample[0])
+        return trace
+
+    def require_small(self, settings: Mapping[str, Any], lengths: Mapping[str, int]) -> None:
+        """Raises UsageError for a map that would have too many weights, before they are computed. `lengths` are the
+        known tokens of each track.
+        """
+        place = self.pattern.opening[0] if settings.get("site") is None else self.pattern.index(settings["site"])
+        site = self.pattern.sites[place]
+        _require_cells(lengths.get(site.query, 1), lengths.get(site.key, 1))
 
     def summary(self, text: str) -> dict[str, Any]:
         """The answer to a text, as an explanation has it."""
         (answer,) = self.answer([text], {})
         return dict(answer.value)
+
+    def strange(self, text: str, settings: Mapping[str, Any]) -> list[str]:
+        """Words or characters of a text that the model does not know, line by line."""
+        return [word for line in text.split("\n") for word in self.vocabulary.strange(line)]
+
+    @property
+    def vocabulary(self) -> Any:
+        """The part of the model whose `strange(text)` names what it does not know."""
+        return self.reader.tokeniser
 
     def tokens(self, text: str) -> int:
         """The number of a text's tokens."""
@@ -173,11 +196,20 @@ def numbered(texts: Sequence[str], answer: Callable[[str], Result]) -> list[Resu
     """The answer to each text; an error names the text's number where there are several."""
     results = []
     for number, text in enumerate(texts, start=1):
+        ask()
         try:
             results.append(answer(text))
         except (DataError, UsageError) as error:
             raise type(error)(f"Text {number}: {error}" if len(texts) > 1 else str(error)) from error
     return results
+
+
+def _require_cells(queries: int, keys: int) -> None:
+    if queries * keys > MOST_CELLS:
+        raise UsageError(
+            f"The map has {queries} × {keys} weights, and an answer has at most {MOST_CELLS:,}. Send a shorter text, "
+            "or draw it by `foveate look`."
+        )
 
 
 def _weights(weights: list[list[float]], top: int | None) -> dict[str, Any]:

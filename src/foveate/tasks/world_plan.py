@@ -56,6 +56,15 @@ DEVICES = {
 }
 
 
+def require_batches(processes: int, accumulate: int) -> None:
+    """Raises UsageError for more processes than an update has batches."""
+    if processes > accumulate:
+        raise UsageError(
+            f"{processes} processes share the {counted(accumulate, 'batch')} of an update, and each takes whole ones. "
+            f"Raise train.accumulate: --set train.accumulate={processes}."
+        )
+
+
 def summing(parameters: int, processes: int, reduction: str, device: Device | None) -> float:
     """Seconds in which processes sum their gradients; 0 for one.
 
@@ -90,11 +99,7 @@ class WorldPlan:
     """Cores of this machine for each thread of a process."""
 
     def __post_init__(self) -> None:
-        if self.processes > self.accumulate:
-            raise UsageError(
-                f"{self.processes} processes share the {counted(self.accumulate, 'batch')} of an update, and "
-                f"each takes whole ones. Raise train.accumulate: --set train.accumulate={self.processes}."
-            )
+        require_batches(self.processes, self.accumulate)
 
     @property
     def updates(self) -> int:

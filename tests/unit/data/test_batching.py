@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from foveate.data.batching import BatchPlan
+from foveate.data.batching import BatchPlan, groups
 from foveate.errors import DataError
+from foveate.interruption import interruptible
 
 
 def realistic(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -70,3 +71,20 @@ def test_steps_in_any_order_give_the_same_batches() -> None:
     steps = np.random.default_rng(0).permutation(3 * plan.steps_per_epoch)[:40].tolist()
     expected = {step: plan.examples(step).tolist() for step in sorted(steps)}
     assert all(other.examples(step).tolist() == expected[step] for step in steps)
+
+
+def test_before_each_group_the_caller_is_asked() -> None:
+    """Texts of a long request are read a group at a time, as long as somebody waits for them."""
+    questions, read = 0, list[list[int]]()
+
+    def third() -> None:
+        nonlocal questions
+        questions += 1
+        if questions == 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError), interruptible(third):
+        read += groups([5, 5, 0, 5, 5, 5], budget=5)
+    with interruptible(lambda: None):
+        assert list(groups([5, 5, 0, 5, 5, 5], budget=10)) == [[0, 1], [3, 4], [5]]
+    assert (questions, read) == (3, [[0], [1]])

@@ -3,7 +3,7 @@
 import pytest
 
 from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, decode
-from foveate.decode.interruption import interruptible
+from foveate.interruption import interruptible
 
 
 @pytest.mark.parametrize("config", [GreedyConfig(forbid=(), max_length=8), BeamConfig(beam=2), SampleConfig()])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from foveate.attention import record
 from foveate.data.batch import Batch
 from foveate.decode import Average, BeamConfig, DecodeConfig, GreedyConfig, Wu, decode, whole_loop
-from foveate.decode.interruption import interruptible
 from foveate.errors import DataError, UsageError
+from foveate.interruption import interruptible
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn import BlockConfig
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from foveate.decode.interruption import ask
 from foveate.errors import SetupError
+from foveate.interruption import ask
 from foveate.serve.service import desk as desks
 from foveate.serve.service import model_pool
 from foveate.serve.service.admission import Limits
 from foveate.serve.service.desk import Desk
-from foveate.serve.service.message import Card, Ready
+from foveate.serve.service.message import Card, Ready, Reply
 from foveate.serve.service.model_pool import ModelPool
 from foveate.serve.service.model_process import ModelProcess
 from foveate.serve.service.model_setup import Setup
@@ -61,6 +61,12 @@ class Loud(Served):
 
     def flight(self) -> "LoudFlight":
         return LoudFlight(self)
+
+    def strange(self, text: str, settings: Mapping[str, Any]) -> list[str]:
+        """It knows letters, digits and spaces."""
+        if "\0" in text:
+            raise ValueError
+        return [sign for sign in text if not (sign.isalnum() or sign == " ")]
 
 
 class LoudFlight:
@@ -434,4 +440,25 @@ def test_pages_are_kept_up_to_a_number_and_a_length(threads: Threads, monkeypatc
             desk.page(paths[-1])
 
     monkeypatch.setattr(desks, "PAGE_CHARACTERS", 500)
+    run(threads, test)
+
+
+@pytest.mark.parametrize("kind", ["answer", "stream", "flight"])
+def test_what_the_model_does_not_know_is_said_and_counted(threads: Threads, kind: str) -> None:
+    async def test(desk: Desk) -> None:
+        (process,), (model,) = threads.processes, threads.models
+        if kind == "flight":
+            process.flights["loud"] = LoudFlight(model)
+        for text, unknown in (("a b", []), ("a😀b?😀", ["😀", "?"])):
+            request, parts = Client().request(), []
+            async for part in desk.parts(request, CARD, [text], {}, "stream" if kind == "stream" else "answer"):
+                parts.append(part)
+                assert list(request.scope.get("state", {}).get("unknown", {})) == unknown, "known with the first part"
+            assert isinstance(parts[-1], Reply)
+        with pytest.raises(RefusedError) as refusal:
+            await Client().ask(desk, "\0")
+        assert refusal.value.status == 500, "a failure of this harms nobody else"
+        assert await Client().ask(desk, "c") == ["C"]
+        assert b'foveate_unknown_total{run="loud"} 1.0' in desk.measure()
+
     run(threads, test)

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from foveate.errors import UsageError
+from foveate.interruption import interruptible
+from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
+from foveate.tasks import task_of
 from foveate.tasks.language_model.served_generator import ServedGenerator, _cut, _overlap
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.translate.served_translator import ServedFlight, ServedTranslator
@@ -85,3 +88,58 @@ def test_what_is_told_of_a_stream_is_the_answer_up_to_its_end() -> None:
         answer = served.stream("ab", {**settings, "stop": ends}, parts.append)
         assert answer.value == {"text": text.partition(ends[0])[0], "finished": True}
         assert "".join(parts) == answer.value["text"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"target": "Le chat dort."}, {"site": "encoder.0.attention.attention"}])
+def test_an_explanation_asks_before_each_of_its_attentions(served: ServedTranslator, settings: dict[str, str]) -> None:
+    """Whatever the question at which it is interrupted, it ends there."""
+    count, stops, sites = 0, 0, len(served.pattern.sites)
+
+    def ask() -> None:
+        nonlocal count
+        count += 1
+        if count == stops:
+            raise InterruptedError
+
+    with interruptible(ask):
+        whole = served.explain(TEXTS[0], {**settings, "page": True})
+    every = count
+    assert every > 2 * sites, "each attention is computed once and stored once"
+    assert whole["page"]
+    for stops in (1, every - 2 * sites, every - sites, every):
+        count = 0
+        with pytest.raises(InterruptedError), interruptible(ask):
+            served.explain(TEXTS[0], {**settings, "page": True})
+        assert count == stops
+
+
+@pytest.mark.parametrize(("site", "sizes"), [(0, "3000 × 3000"), (None, "301 × 3000")])
+def test_a_map_that_is_too_large_is_refused_before_it_is_computed(
+    served: ServedTranslator, site: int | None, sizes: str
+) -> None:
+    count = 0
+
+    def ask() -> None:
+        nonlocal count
+        count += 1
+
+    assert served.pattern
+    target = None if site == 0 else "a" * 301
+    with pytest.raises(UsageError, match=sizes), interruptible(ask):
+        served.explain("a" * 3000, {"site": site, "target": target})
+    assert not count
+
+
+def test_what_a_model_does_not_know_is_named() -> None:
+    runs = Path(__file__).parents[2] / "golden/version_0_1/runs"
+    for folder, text, settings, unknown in (
+        ("tag_transformer", "a 🙂 b\n🙃", {}, {"🙂", "🙃"}),
+        ("classify_transformer", "a 🙂", {}, {"🙂"}),
+        ("language_model_gpt", "ab\nab🙂", {}, {"🙂"}),
+        ("masked_language_model", "a ___ 🙂 ___ b", {}, {"🙂"}),
+        ("masked_language_model", "a ??? 🙂 ??? b", {"gap": "???"}, {"🙂"}),
+    ):
+        model = task_of(read_run(runs / folder)).side.served(runs / folder)
+        named = set(model.strange(text, settings))
+        assert unknown <= named, folder
+        assert not any("___" in word or "?" in word or "\n" in word for word in named)

@@ -13,6 +13,7 @@ from foveate.attention import Attention, AttentionRecord, Explanation, Recording
 from foveate.inspect.trace.conversion import bits, require_small
 from foveate.inspect.trace.site import Site, SiteKind, layer_of
 from foveate.inspect.trace.track import Track
+from foveate.interruption import ask
 
 CHECKED = 32
 """The number of queries of each call on which explain and run are compared."""
@@ -152,6 +153,7 @@ class _Watched:
         return replace(self, module=module, run=partial(type(module).run, module))
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, **keywords: Any) -> Tensor:
+        ask()
         observation, module = self.observation, self.module
         context = self.run(query, key, value, **keywords)
         with torch.no_grad():

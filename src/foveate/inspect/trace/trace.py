@@ -16,6 +16,7 @@ from foveate.inspect.trace.html import standalone
 from foveate.inspect.trace.observation import Observation
 from foveate.inspect.trace.site import Site, layer_of
 from foveate.inspect.trace.track import SCENES, Track
+from foveate.interruption import ask
 
 FORMAT, VERSIONS = "foveate-trace", (1, 2)
 """Version 2 has pictures, sounds, places, bonds, notes and a focus; a trace without them is written as version 1."""
@@ -112,6 +113,7 @@ class Trace:
         facts = pedigree or Pedigree()
         observed = recording if not isinstance(recording, Recording) else None
         for record in recording:
+            ask()
             names = _tracks_of(record, named)
             layer = layer_of(record.name)
             if layers is not None and layer not in set(layers):

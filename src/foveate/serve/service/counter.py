@@ -16,6 +16,9 @@ class Counters:
         )
         self.refusals = Counter("foveate_refusals", "requests without an answer, by reason", ["code"], registry=own)
         self.tokens = Counter("foveate_tokens", "tokens that models read and wrote", ["run", "side"], registry=own)
+        self.unknown = Counter(
+            "foveate_unknown", "questions with words or characters that the run does not know", ["run"], registry=own
+        )
         self.waiting = Gauge("foveate_waiting_characters", "cost of the requests that are not answered", registry=own)
         self.in_flight = Gauge("foveate_requests_in_flight", "requests that are not answered", registry=own)
         self.rate = Gauge("foveate_characters_per_second", "cost that is worked off in a second", registry=own)

@@ -89,6 +89,10 @@ class Desk:
             work = self.pool.ask(card.name, kind, list(texts), settings, self.limits.timeout, price, leaving)
             async with aclosing(work):
                 async for part in work:
+                    if part.unknown:
+                        state = request.scope.setdefault("state", {})
+                        state.setdefault("unknown", {}).update(dict.fromkeys(part.unknown))
+                        self.counters.unknown.labels(card.name).inc()
                     if isinstance(part, Reply):
                         self._finished(card, part)
                     yield part

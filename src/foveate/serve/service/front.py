@@ -6,10 +6,11 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -44,6 +45,10 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
 }
+UNKNOWN = "x-foveate-unknown"
+"""The header that names what the model does not know."""
+MOST_UNKNOWN, LONGEST_UNKNOWN = 8, 40
+"""Words or characters in it, and the letters of a word."""
 CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 
 
@@ -156,11 +161,14 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 own = {**HEADERS, "x-request-id": number}
+                if unknown := scope["state"].get("unknown"):
+                    own[UNKNOWN] = listed(list(unknown))
                 names = {name.lower() for name, _ in message["headers"]}
                 if b"content-security-policy" not in names:
                     own["content-security-policy"] = POLICY
                 if origin in self.door.origins:
                     own |= {"access-control-allow-origin": origin, "vary": "Origin"}
+                    own["access-control-expose-headers"] = f"x-request-id, {UNKNOWN}"
                     own["cross-origin-resource-policy"] = "cross-origin"
                 extra = [(name.encode(), value.encode()) for name, value in own.items()]
                 message = {**message, "headers": [*message["headers"], *extra]}
@@ -192,6 +200,17 @@ class Gate:
             allowed = {"access-control-allow-methods": "GET, POST", "access-control-allow-headers": headers}
             return Response(status_code=204, headers=allowed)
         return None
+
+
+def listed(unknown: Sequence[str]) -> str:
+    """Words or characters as a header has them: in the escapes of addresses, the first few, and how many others.
+
+    >>> listed(["🙂", "naïve"]), listed(["a"] * 10)
+    ('%F0%9F%99%82,na%C3%AFve', 'a,a,a,a,a,a,a,a,+2')
+    """
+    short = (word if len(word) <= LONGEST_UNKNOWN else f"{word[:LONGEST_UNKNOWN]}…" for word in unknown[:MOST_UNKNOWN])
+    more = [f"+{len(unknown) - MOST_UNKNOWN}"] if len(unknown) > MOST_UNKNOWN else []
+    return ",".join([*(quote(word, safe="") for word in short), *more])
 
 
 def shown(request: Request, refused: RefusedError) -> Response:

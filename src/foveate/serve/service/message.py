@@ -65,6 +65,8 @@ class Part(msgspec.Struct, tag=True, frozen=True):
 
     number: int
     text: str
+    unknown: tuple[str, ...] = ()
+    """As in a reply. A stream says it in its first part, and not in its reply."""
 
 
 class Reply(msgspec.Struct, tag=True, frozen=True):
@@ -77,6 +79,8 @@ class Reply(msgspec.Struct, tag=True, frozen=True):
     cost: int
     seconds: float
     """The cost of the batch, and the seconds in which it was answered."""
+    unknown: tuple[str, ...] = ()
+    """Words or characters of the texts that the model does not know, each once."""
 
 
 class Refusal(msgspec.Struct, tag=True, frozen=True):

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from foveate.config import permit
-from foveate.decode.interruption import interruptible
 from foveate.errors import FoveateError
+from foveate.interruption import interruptible
 from foveate.serve.service.admission import COMPANY, cost
 from foveate.serve.service.failure import described
 from foveate.serve.service.language import pair_of
@@ -87,12 +87,16 @@ class ModelProcess:
 
     def work(self) -> None:
         """Answer until the front ends."""
+        from foveate.machine import Reserve
+
         threading.Thread(target=self._read, daemon=True).start()
+        reserve = Reserve()
         while True:
             with self.changed:
                 while not self.waiting and not self.flying and not self.ended:
                     if not self.changed.wait(BEAT):
                         self.send(Beat())
+                        reserve.release(idle=True)
                 if self.ended:
                     return
                 questions = self._next()
@@ -104,6 +108,7 @@ class ModelProcess:
             for name, flight in self.flights.items():
                 if flight.busy:
                     self._tick(name, flight)
+            reserve.release(idle=False)
 
     def send(self, message: FromModel) -> None:
         """Send a message; nothing is sent to a front that has ended."""
@@ -195,7 +200,7 @@ class ModelProcess:
         """Go one token further with all questions to a run. If that fails, each is answered by itself."""
         started = time.perf_counter()
         try:
-            complete = flight.tick()
+            complete = [(each, answers, self._unknown(self.flying[each][0])) for each, answers in flight.tick()]
         except Exception as error:
             if not isinstance(error, FoveateError):  # alone, each question may succeed: the log keeps the reason
                 print(described(error), file=sys.stderr, flush=True)
@@ -205,9 +210,9 @@ class ModelProcess:
                 self._answer([question])
             return
         self.seconds += time.perf_counter() - started
-        for number, answers in complete:
+        for number, answers, unknown in complete:
             question, _ = self.flying.pop(number)
-            self._reply(question, answers, question.cost, self.seconds)
+            self._reply(question, answers, question.cost, self.seconds, unknown)
             self.seconds = 0.0
 
     def _discard(self) -> None:
@@ -237,6 +242,7 @@ class ModelProcess:
         try:
             with interruptible(lambda: self._require_waiting(questions)):
                 answers = self._answers(questions)
+            unknown = [() if question.kind == "stream" else self._unknown(question) for question in questions]
         except StoppedError:
             self.dropped.difference_update(question.number for question in questions)
             return
@@ -249,13 +255,22 @@ class ModelProcess:
             return
         seconds = time.perf_counter() - started
         total = sum(question.cost for question in questions)
-        for question in questions:
+        for question, words in zip(questions, unknown, strict=True):
             own, answers = answers[: len(question.texts)], answers[len(question.texts) :]
-            self._reply(question, own, total, seconds)
+            self._reply(question, own, total, seconds, words)
 
-    def _reply(self, question: Question, answers: Sequence[Answered], cost: int, seconds: float) -> None:
+    def _reply(
+        self, question: Question, answers: Sequence[Answered], cost: int, seconds: float, unknown: tuple[str, ...]
+    ) -> None:
         read, written = sum(answer.read for answer in answers), sum(answer.written for answer in answers)
-        self.send(Reply(question.number, [answer.value for answer in answers], read, written, cost, seconds))
+        values = [answer.value for answer in answers]
+        self.send(Reply(question.number, values, read, written, cost, seconds, unknown))
+
+    def _unknown(self, question: Question) -> tuple[str, ...]:
+        """Words or characters that the model does not know: it answers as if they were something else, or nothing."""
+        model = self.models[question.run]
+        words = (word for text in question.texts for word in model.strange(text, question.settings))
+        return tuple(dict.fromkeys(words))
 
     def _answers(self, questions: Sequence[Question]) -> list[Answered]:
         if not questions:
@@ -265,6 +280,8 @@ class ModelProcess:
         if first.kind == "explain":
             return [Answered(model.explain(text, first.settings)) for text in first.texts]
         if first.kind == "stream":
+            if unknown := self._unknown(first):
+                self.send(Part(first.number, "", unknown))
             return [model.stream(first.texts[0], first.settings, lambda part: self._tell(first.number, part))]
         texts = [text for question in questions for text in question.texts]
         return model.answer(texts, first.settings)

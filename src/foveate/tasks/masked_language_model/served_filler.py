@@ -42,5 +42,9 @@ class ServedFiller(Served):
                 candidate |= {"token": token, "text": self.reader.filled(text, [token], gap=gap)}
         return Answered({"text": one.text, "gaps": gaps}, self.tokens(text), len(gaps))
 
+    def strange(self, text: str, settings: Mapping[str, Any]) -> list[str]:
+        between = self.reader.parts(text, settings.get("gap") or GAP)
+        return super().strange("\n".join(between), settings)
+
     def summary(self, text: str) -> dict[str, Any]:
         return super().summary(text) if any(sign in text for sign in self.reader.signs(GAP)) else {"text": text}

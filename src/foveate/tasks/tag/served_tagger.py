@@ -25,5 +25,9 @@ class ServedTagger(Served):
             for one in self.reader.tag(list(texts))
         ]
 
+    @property
+    def vocabulary(self) -> SentenceTagger:
+        return self.reader
+
     def tokens(self, text: str) -> int:
         return len(text.split())

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from foveate.data.tokeniser import Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, GreedyConfig
 from foveate.errors import UsageError
 from foveate.inspect import Trace
@@ -54,15 +55,22 @@ class ServedTranslator(Served):
             return None
 
     def traced(self, text: str, settings: Mapping[str, Any]) -> tuple[Trace, dict[str, Any]]:
-        target = settings.get("target")
+        target, read = settings.get("target"), self.tokens(text)
+        self.require_small(settings, {"source": read})
         if target is None:
             translation = self.reader.translate(text)
         elif isinstance(target, str):
             translation = self.reader.forced(text, target)
         else:
             raise UsageError(f"target is a text, got {target!r}.")
+        written = _written(translation)
+        self.require_small(settings, {"source": read, "read": written, "target": written})
         trace = trace_of(self.reader, translation)
         return trace, {"text": translation.text, "log_probability": translation.hypotheses[0].log_probability}
+
+    @property
+    def vocabulary(self) -> Tokeniser:
+        return self.reader.source_tokeniser
 
     def tokens(self, text: str) -> int:
         return len(self.reader.source_tokeniser.encode(text))

@@ -18,9 +18,15 @@ function question() {
 
 async function ask(path, body) {
   const response = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body) });
+  warn(response.headers.get("x-foveate-unknown"));
   const value = await response.json();
   if (!response.ok) throw new Error(value.error?.message ?? value.error ?? response.statusText);
   return value;
+}
+
+function warn(unknown) {
+  const words = unknown?.split(",").map((word) => (word.startsWith("+") ? `${word.slice(1)} others` : `“${decodeURIComponent(word)}”`));
+  at("unknown").textContent = words ? `The model does not know ${words.join(", ")}.` : "";
 }
 
 function written(value) {

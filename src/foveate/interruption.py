@@ -1,4 +1,6 @@
-"""Decoding that may be interrupted: before each step the caller is asked whether anybody still waits for the result."""
+"""Long computations that may be interrupted: before each step of decoding, each batch of texts and each attention of an
+explanation the caller is asked whether anybody still waits for the result.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ _ask: ContextVar[Ask | None] = ContextVar("ask", default=None)
 
 @contextmanager
 def interruptible(ask: Ask) -> Iterator[None]:
-    """Within the context, every step of `decode` in this thread begins with `ask()`, whose error ends the decoding.
+    """Within the context, every step of a long computation in this thread begins with `ask()`, whose error ends it.
 
     >>> from foveate import Translator
     >>> def stop() -> None:
