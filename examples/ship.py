@@ -1,6 +1,7 @@
-"""Converts a finished run of a translator or a tagger to a small folder: bfloat16 weights, without data.
+"""Converts a finished run of a translator or a tagger to a small folder: rounded weights, without data.
 
     python examples/ship.py RUN FOLDER
+    python examples/ship.py RUN FOLDER --stored int8
     python examples/ship.py RUN FOLDER --layer 1 --head 5 --when consuming
     python examples/ship.py RUN FOLDER --capitals
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from foveate.config import build, to_dict
 from foveate.data.tokeniser import SPECIALS, CharacterTokeniser, load_tokeniser
 from foveate.storage.checkpoint import load_weights, save_final
+from foveate.storage.rounded_weight import Stored
 from foveate.storage.run import create_run, read_run
 from foveate.tasks import task_of
 from foveate.tasks.translate.alignment_head import GuideConfig
@@ -37,14 +39,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--layer", type=int, help="layer of the alignment (the one before the last)")
     parser.add_argument("--head", type=int, help="head of the alignment (the mean of all)")
     parser.add_argument("--when", choices=["producing", "consuming"], default="producing", help="(producing)")
+    parser.add_argument(
+        "--stored", choices=["bfloat16", "int8"], default="bfloat16", help="the type of the weights (bfloat16)"
+    )
     parser.add_argument("--capitals", action="store_true", help="read capital letters as small ones")
     arguments = parser.parse_args(argv)
     guide = GuideConfig(layer=arguments.layer, head=arguments.head, when=arguments.when)
-    ship(arguments.run, arguments.folder, guide, capitals=arguments.capitals)
+    ship(arguments.run, arguments.folder, guide, stored=arguments.stored, capitals=arguments.capitals)
     return 0
 
 
-def ship(run: Path, folder: Path, guide: GuideConfig, *, capitals: bool = False) -> None:
+def ship(run: Path, folder: Path, guide: GuideConfig, *, stored: Stored = "bfloat16", capitals: bool = False) -> None:
     """Write the folder. Raises DataError if the run has no undamaged weights."""
     saved = read_run(run)
     settings = {name: value for name, value in saved.config.items() if name != "train"}
@@ -59,9 +64,8 @@ def ship(run: Path, folder: Path, guide: GuideConfig, *, capitals: bool = False)
         shutil.copyfile(run / name, folder / name)
     if capitals:
         tensors, digests[SOURCE] = with_capitals(tensors, folder / SOURCE)
-    small = {name: tensor.bfloat16() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     create_run(folder, saved.task, to_dict(config), digests)
-    save_final(folder, small, {"weights": which, "stored": str(torch.bfloat16).removeprefix("torch.")})
+    save_final(folder, tensors, {"weights": which}, stored=stored)
     print(f"{folder}: {sum(path.stat().st_size for path in folder.iterdir()) / 1e6:.2f} MB")
 
 

@@ -17,7 +17,6 @@ from types import ModuleType
 import pytest
 
 from foveate import Translator
-from foveate.tasks.translate.alignment_head import GuideConfig
 
 HERE = Path(__file__).parents[2] / "examples/english_french"
 """The folder of the example; programs for all examples are beside it."""
@@ -262,10 +261,12 @@ def test_words_that_must_align_are_found_where_they_stand_once(part: Callable[[s
     assert sorted(anchors([*english, "king"], [*french, "roi"])) == [(4, 5), (5, 4)]
 
 
+@pytest.mark.parametrize("stored", ["bfloat16", "int8"])
 def test_a_shipped_run_translates_as_before_and_keeps_no_path(
-    part: Callable[[str], ModuleType], trained: Path, tmp_path: Path
+    stored: str, part: Callable[[str], ModuleType], trained: Path, tmp_path: Path
 ) -> None:
-    part("ship").ship(trained, tmp_path / "small", GuideConfig(layer=0))
+    part("ship").main([str(trained), str(tmp_path / "small"), "--layer", "0", "--stored", stored])
+    assert json.loads((tmp_path / "small/model.json").read_text())["stored"] == stored
     assert str(trained.parent) not in (tmp_path / "small/config.json").read_text()
     assert (tmp_path / "small/model.safetensors").stat().st_size < (trained / "model.safetensors").stat().st_size
     before, after = (Translator.load(folder).translate(["abc"])[0] for folder in (trained, tmp_path / "small"))

@@ -1,6 +1,7 @@
 """A run for other engines, and other engines for a run."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 
 from foveate.cli.program import build_parser
 from foveate.export.target import QUANTISATIONS, TARGETS
+from foveate.storage.checkpoint import load_weights, save_final
+from foveate.tasks.exported import export
 from foveate.tasks.translate.engine import ENGINES, availability
 from foveate.tasks.translate.use import Translator
 
@@ -90,6 +93,7 @@ def test_an_export_has_the_model_its_tokenisers_and_how_to_use_them(
     assert ({"encoder.onnx", "step.onnx"} if target == "onnx" else {"model.bin", "config.json"}) < names
     described = json.loads((tmp_path / "out" / "export.json").read_text())
     assert (described["format"], described["quantisation"]) == (target, "float32")
+    assert described["weights"] == "checkpoint of step 150"
     assert not list(tmp_path.glob(".tmp-*"))
     refused = foveate("translate", tmp_path / "out", "abc")
     assert refused.code == 3
@@ -102,6 +106,14 @@ def test_a_quantised_export_is_smaller(foveate: Any, transformer: Path, tmp_path
         foveate("export", transformer, "--to", "ctranslate2", tmp_path / kind, "--quantisation", kind)
         sizes.append((tmp_path / kind / "model.bin").stat().st_size)
     assert sizes[1] < sizes[0]
+
+
+def test_an_export_of_rounded_weights_says_so(transformer: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(transformer, run)
+    save_final(run, load_weights(run)[0], {"weights": "checkpoint of step 150"}, stored="int8")
+    described = json.loads((export(run, tmp_path / "out", to="ctranslate2") / "export.json").read_text())
+    assert described["weights"] == "checkpoint of step 150, rounded to int8"
 
 
 def test_nothing_but_an_earlier_export_is_replaced(foveate: Any, trained: Path, tmp_path: Path) -> None:

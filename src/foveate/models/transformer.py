@@ -29,7 +29,7 @@ from foveate.models.transformer_state import (
 from foveate.nn.clock import Clock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
-from foveate.nn.int8 import Int8Weight, require_finite
+from foveate.nn.int8 import Int8Weight
 from foveate.nn.linear_layer import Linear, PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
@@ -51,6 +51,7 @@ from foveate.nn.prepared.flat_encoder import EncoderPass, FlatEncoderBlock
 from foveate.nn.prepared.flat_step import DecoderStep
 from foveate.nn.ran import RANConfig, RANEncoder
 from foveate.nn.transformer_block import BlockConfig, DecoderBlock, EncoderBlock
+from foveate.storage.rounded_weight import require_finite
 
 
 @dataclass(frozen=True, kw_only=True)

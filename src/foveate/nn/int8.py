@@ -12,58 +12,22 @@ Model".
 
 import ctypes
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int8
+from jaxtyping import Float
 from torch import Tensor
 
 from foveate import native
 from foveate.nn.origin import Origin
+from foveate.storage.rounded_weight import LARGEST, Quantised
 
-LARGEST = 127
 LEAST = 1e-30
 """A row of activations with nothing larger counts as zeros."""
 FOUR = 4
 """The inputs that stand together in the kernel's layout."""
 EXACT = 2**24 // LARGEST**2
 """Up to this number of inputs, sums of products are exact in float32."""
-
-
-@dataclass(frozen=True, eq=False)
-class Quantised:
-    """A weight as whole numbers: W ≈ scales · values."""
-
-    values: Int8[Tensor, "outputs inputs"]
-    scales: Float[Tensor, " outputs"]
-
-    @classmethod
-    def of(cls, weight: Float[Tensor, "outputs inputs"]) -> "Quantised":
-        """The nearest whole numbers, ties to even, of a weight that is finite.
-
-        >>> quantised = Quantised.of(torch.tensor([[0.5, -1.27], [0.0, 0.0]]))
-        >>> quantised.values.tolist(), quantised.scales.tolist()
-        ([[50, -127], [0, 0]], [0.010000228881835938, 0.0])
-        """
-        weight = weight.detach().float()
-        # Rounded up to 16 significant bits: the lower 8 of the 24 become zeros.
-        bits = (weight.abs().amax(1) / LARGEST).view(torch.int32)
-        scales = ((bits + 0xFF) & ~0xFF).view(torch.float32)
-        values = torch.where(scales[:, None] > 0, weight / scales[:, None], 0.0).round()
-        return cls(values.to(torch.int8), scales)
-
-    def weight(self) -> Float[Tensor, "outputs inputs"]:
-        """The weight that these numbers stand for, exactly."""
-        return self.values * self.scales[:, None]
-
-
-def require_finite(weights: Mapping[str, Tensor]) -> None:
-    """Raise ValueError for a weight with a number that is not finite, which cannot be quantised."""
-    for name, weight in weights.items():
-        if not bool(weight.isfinite().all()):
-            raise ValueError(f"The weight {name} has numbers that are not finite, which int8 cannot represent.")
 
 
 def quantised_rows(x: Float[Tensor, "rows inputs"]) -> tuple[Float[Tensor, "rows inputs"], Float[Tensor, "rows 1"]]:

@@ -23,6 +23,7 @@ from foveate.config import build
 from foveate.errors import DataError, UsageError
 from foveate.storage import draft, manifest
 from foveate.storage.manifest import DamagedError
+from foveate.storage.rounded_weight import Stored, rounded, widened
 from foveate.storage.tensor import read_tensors, stored_size, write_tensors
 
 MODEL, OPTIMISER, STATE, FINAL = "model.safetensors", "optimiser.safetensors", "state.json", "model.json"
@@ -186,13 +187,17 @@ def stored_weights(run: Path) -> tuple[Path, int, int] | None:
     return None
 
 
-def save_final(run: Path, tensors: Mapping[str, Tensor], information: Mapping[str, Any]) -> None:
-    """Writes `model.safetensors` and `model.json`, the weights for use.
+def save_final(
+    run: Path, tensors: Mapping[str, Tensor], information: Mapping[str, Any], *, stored: Stored = ""
+) -> None:
+    """Writes `model.safetensors` and `model.json`, the weights for use, rounded to a smaller type if it is given.
 
     The old weights are deleted first, and the new ones are written last, after `model.json` with their digest: a
-    process that is killed leaves neither weights without a digest nor a pair that does not match. `stored="bfloat16"`
-    in the information marks tensors of rounded float32.
+    process that is killed leaves neither weights without a digest nor a pair that does not match. Raises ValueError for
+    int8 and numbers that are not finite.
     """
+    tensors = rounded(tensors, stored)
+    information = {**information, "stored": stored} if stored else information
     draft.require_space(run, sum(tensor.nbytes for tensor in tensors.values()))
 
     def write(temporary: Path) -> None:
@@ -225,7 +230,13 @@ class Final:
     value: float | None = None
     """The value for comparison, lower is better; None if unknown."""
     metrics: dict[str, float | None] = field(default_factory=dict)
-    stored: str = ""
+    stored: Stored = ""
+    """The type to which the weights were rounded; empty if they are as they were trained."""
+
+    @property
+    def description(self) -> str:
+        """The origin of the weights and their rounding, in words."""
+        return f"{self.weights}, rounded to {self.stored}" if self.stored else self.weights
 
 
 def read_final(run: Path) -> Final | None:
@@ -289,10 +300,10 @@ def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None)
                 f"{run / MODEL} is not the file that was saved: its SHA-256 differs. "
                 "Delete it to use the best checkpoint."
             )
-        tensors = read_tensors(run / MODEL)
-        if final.stored == "bfloat16":
-            tensors = {name: t.float() if t.dtype == torch.bfloat16 else t for name, t in tensors.items()}
-        return tensors, final.weights
+        try:
+            return widened(read_tensors(run / MODEL), final.stored), final.description
+        except ValueError as error:
+            raise DamagedError(f"{run / MODEL} cannot be read: {error}.") from None
     if (run / MODEL).exists() and not (run / FINAL).exists():
         raise DamagedError(
             f"{run / MODEL} has no model.json beside it with its digest, so that damage cannot be detected. Restore "

@@ -11,6 +11,7 @@ from foveate.data.tokeniser import BOS, EOS, PAD, Tokeniser
 from foveate.errors import UsageError
 from foveate.export import max_length, save_ctranslate2, save_onnx, vocabulary
 from foveate.export.target import TARGETS, Quantisation, Target
+from foveate.storage.checkpoint import read_final
 from foveate.storage.manifest import write_json
 from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
@@ -76,7 +77,8 @@ def export(
     out = Path(out)
     if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / DESCRIPTION).exists()):
         raise UsageError(f"{out} exists and is not an earlier export. Name another folder, or remove it.")
-    task = task_of(read_run(run_folder(run)))
+    folder = run_folder(run)
+    task = task_of(read_run(folder))
     if task.side.engines and to not in task.side.engines:  # a task without an engine gives its own reason below
         raise UsageError(
             f"CTranslate2 is given translators, and {run} is a run of the task {task.name}. Export it with `--to onnx`."
@@ -84,11 +86,11 @@ def export(
     exported = task.side.export(run, note)
     details = _ctranslate2(exported, out, quantisation) if to == "ctranslate2" else _onnx(exported, out)
     exported.save(out)
+    final = read_final(folder)
+    weights = {"weights": final.description} if final else {}
+    about = {"format": to, "quantisation": quantisation, "task": task.name, **weights}
     limit = {"max_length": max_length(exported.model)}
-    write_json(
-        out / DESCRIPTION,
-        {"format": to, "quantisation": quantisation, "task": task.name, **limit, **exported.extra, **details},
-    )
+    write_json(out / DESCRIPTION, {**about, **limit, **exported.extra, **details})
     return out
 
 

@@ -68,7 +68,7 @@ def write_report(
         card={
             "model": f"{kind or name}, {parameters} parameters, trained from scratch",
             "training": f"{steps:,} steps, {minutes} minutes",
-            "weights": final.weights if final else "those of an unfinished run",
+            "weights": final.description if final else "those of an unfinished run",
             **card,
             "licence": "that of the training data; the card does not know it",
         },

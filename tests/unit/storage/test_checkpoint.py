@@ -203,14 +203,6 @@ def test_weights_of_an_unfinished_run_are_those_of_its_best_checkpoint(checkpoin
     assert load_weights(run)[1] == "checkpoint of step 30 (the run is not finished)"
 
 
-def test_weights_stored_in_half_come_back_in_float32(tmp_path: Path) -> None:
-    exact = {"w": torch.tensor([1.0, 1 / 3]), "counter": torch.tensor([7])}
-    save_final(tmp_path, {**exact, "w": exact["w"].bfloat16()}, {"stored": "bfloat16"})
-    tensors, _ = load_weights(tmp_path)
-    assert {name: tensor.dtype for name, tensor in tensors.items()} == {"w": torch.float32, "counter": torch.int64}
-    assert torch.equal(tensors["w"], exact["w"].bfloat16().float())
-
-
 def test_damaged_final_weights_are_refused(tmp_path: Path) -> None:
     save_final(tmp_path, {"w": torch.ones(8)}, {})
     data = bytearray((tmp_path / "model.safetensors").read_bytes())

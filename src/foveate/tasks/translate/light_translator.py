@@ -135,4 +135,4 @@ def _weights(folder: Path) -> dict[str, Any]:
     steps = [re.fullmatch(r"step-(\d{8,})", path.name) for path in (folder / "checkpoints").glob("step-*")]
     if any(int(step[1]) > (math.inf if last is None else last) for step in steps if step):
         raise NotSupportedError("the run was continued")
-    return read_weights(content, rounded=final.get("stored") == "bfloat16")
+    return read_weights(content, final.get("stored", ""))
