@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from language import ENGLISH, HAN, LANGUAGES, unified
+
 if TYPE_CHECKING:
     from prepare import Line
 
@@ -13,49 +15,48 @@ PLACEHOLDER = re.compile(r"%(?:\d+\$)?[-+ #0]*\d*(?:\.\d+)?(?:l{0,2}|h|z)[sdiufg
 NUMBER = re.compile(r"\d+")
 LEFT_OVER = re.compile(r"&\w+;|\\[(\[]|[<�]")
 """Entities that a page does not define, accents of roff, the rest of a tag, and characters in a wrong encoding."""
+BRACKETED = re.compile(r"\s?\([_&~][A-Za-z]\)")
+"""An accelerator key after a Chinese text, whose characters are on no keys."""
 KEY = re.compile(r"(?<!\w)[_&~](?=\w)|(?<=\w)[_&~](?=\w)")
-ENGLISH = re.compile(r"\b(?:the|of|and|to|in|is|that|it|for|with|you|are|this|be|as|from|or|by|not|can|will|has|if)\b")
-FRENCH = re.compile(
-    r"\b(?:le|la|les|de|des|du|et|un|une|est|en|que|qui|dans|pour|par|sur"
-    r"|pas|vous|au|aux|ce|ne|il|elle|avec|ou|se|sont)\b"
-)
 
 
-def repaired(line: "Line") -> "Line":
+def repaired(line: "Line", code: str) -> "Line":
     """The line without markup and without the characters that mark an accelerator key.
 
     >>> KEY.sub("", "_Save the file")
     'Save the file'
     """
-    english, french = (html.unescape(TAG.sub("", text)) for text in (line.english, line.french))
-    if all(len(KEY.findall(text)) == 1 and "/" not in text for text in (english, french)):
-        english, french = (KEY.sub("", text) for text in (english, french))
-    return replace(line, english=" ".join(english.split()), french=" ".join(french.split()).replace("’", "'"))
+    english, translation = (html.unescape(TAG.sub("", text)) for text in (line.english, line.translation))
+    if code == "zh" and BRACKETED.search(translation):
+        english, translation = KEY.sub("", english), BRACKETED.sub("", translation)
+    elif all(len(KEY.findall(text)) == 1 and "/" not in text for text in (english, translation)):
+        english, translation = (KEY.sub("", text) for text in (english, translation))
+    return replace(line, english=" ".join(english.split()), translation=unified(" ".join(translation.split()), code))
 
 
-def sound(line: "Line") -> bool:
-    """Whether the sides have letters of Latin script, the same placeholders and numbers, and the right languages."""
-    for text in (line.english, line.french):
+def sound(line: "Line", code: str) -> bool:
+    """Whether the sides have letters of their scripts, the same placeholders and numbers, and the right languages."""
+    other = LANGUAGES[code]
+    for text, language in ((line.english, ENGLISH), (line.translation, other)):
         letters = [character for character in text if character.isalpha()]
-        if len(letters) < 2 or sum(character > "ɏ" for character in letters) > 0.2 * len(letters):
+        if len(letters) < (2 if language.letters != HAN else 1) or not language.written(text):
             return False
         if len(letters) < 0.5 * len(text.replace(" ", "")) or LEFT_OVER.search(text):
             return False
     for pattern in (PLACEHOLDER, NUMBER):
-        if sorted(pattern.findall(line.english)) != sorted(pattern.findall(line.french)):
+        if sorted(pattern.findall(line.english)) != sorted(pattern.findall(western(line.translation))):
             return False
     return (
-        line.english != line.french
-        and in_language(line.english, ENGLISH, FRENCH)
-        and in_language(line.french, FRENCH, ENGLISH)
+        line.english != line.translation
+        and ENGLISH.count(line.english) >= other.count(line.english)
+        and (not other.words or other.count(line.translation) >= ENGLISH.count(line.translation))
     )
 
 
-def in_language(text: str, own: re.Pattern[str], other: re.Pattern[str]) -> bool:
-    """Whether a text has at least as many frequent words of its language as of the other.
+def western(text: str) -> str:
+    """A text with the digits 0 to 9 for those of Persian.
 
-    >>> in_language("La liste des paquets", FRENCH, ENGLISH), in_language("The list of packages", FRENCH, ENGLISH)
-    (True, False)
+    >>> western("۱۲"), western("12")
+    ('12', '12')
     """
-    text = text.casefold()
-    return len(own.findall(text)) >= len(other.findall(text))
+    return "".join(str(int(character)) if character.isdecimal() else character for character in text)

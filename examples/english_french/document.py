@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html.parser import HTMLParser
 
+from language import extent
 from sentencex import segment
 
 Block = tuple[str, str]
@@ -160,7 +161,7 @@ def _plain(text: str) -> str:
     return text
 
 
-def paired(english: Sequence[Block], french: Sequence[Block]) -> Iterator[tuple[str, str]]:
+def paired(english: Sequence[Block], translation: Sequence[Block]) -> Iterator[tuple[str, str]]:
     """The texts of blocks in the same places of the two structures; other blocks are left out.
 
     Structures that are less than four fifths alike have no pairs.
@@ -168,16 +169,16 @@ def paired(english: Sequence[Block], french: Sequence[Block]) -> Iterator[tuple[
     >>> list(paired([("h1", "Hats"), ("p", "Red."), ("p", "Blue.")], [("h1", "Chapeaux"), ("p", "Rouge.")]))
     [('Hats', 'Chapeaux'), ('Red.', 'Rouge.')]
     """
-    kinds = [[kind for kind, _ in blocks] for blocks in (english, french)]
+    kinds = [[kind for kind, _ in blocks] for blocks in (english, translation)]
     if kinds[0] == kinds[1]:
-        yield from ((one, other) for (_, one), (_, other) in zip(english, french, strict=True))
+        yield from ((one, other) for (_, one), (_, other) in zip(english, translation, strict=True))
         return
-    matcher = SequenceMatcher(None, _anchors(english), _anchors(french), autojunk=False)
+    matcher = SequenceMatcher(None, _anchors(english), _anchors(translation), autojunk=False)
     if matcher.ratio() < 0.8:
         return
     for here, there, size in matcher.get_matching_blocks():
         for step in range(size):
-            yield english[here + step][1], french[there + step][1]
+            yield english[here + step][1], translation[there + step][1]
 
 
 def _anchors(blocks: Sequence[Block]) -> list[str]:
@@ -193,10 +194,11 @@ class _Length:
     slack: int = 12
 
     def __call__(self, one: str, other: str) -> bool:
-        return max(len(one), len(other)) <= self.ratio * min(len(one), len(other)) + self.slack
+        lengths = extent(one), extent(other)
+        return max(lengths) <= self.ratio * min(lengths) + self.slack
 
 
-def sentence_pairs(english: str, french: str) -> Iterator[tuple[str, str]]:
+def sentence_pairs(english: str, translation: str, code: str = "fr") -> Iterator[tuple[str, str]]:
     """The sentences of a text and of its translation, if there are equally many of similar lengths; else the texts.
 
     >>> list(sentence_pairs("It rains. We stay at home.", "Il pleut. Nous restons à la maison."))
@@ -209,10 +211,10 @@ def sentence_pairs(english: str, french: str) -> Iterator[tuple[str, str]]:
             for each in segment(language, " ".join(line.split()))
             if (part := each.strip())
         ]
-        for language, text in (("en", english), ("fr", french))
+        for language, text in (("en", english), (code, translation))
     )
     alike = _Length()
     if len(ones) == len(others) and all(alike(one, other) for one, other in zip(ones, others, strict=True)):
         yield from zip(ones, others, strict=True)
-    elif alike(english, french) and max(len(english), len(french)) <= LONGEST:
-        yield english, french
+    elif alike(english, translation) and max(len(english), len(translation)) <= LONGEST:
+        yield english, translation

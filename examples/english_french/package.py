@@ -1,12 +1,14 @@
-"""Extracts English and French text from Debian packages, as tab-separated files for `prepare.py`.
+"""Extracts text in English and other languages from Debian packages, as tab-separated files for `prepare.py`.
 
     apt-get download $(python examples/english_french/package.py --names)
     python examples/english_french/package.py --packages packages/ --out text/
+    python examples/english_french/package.py --packages packages/ --out text/ --languages de fa ru zh
 
-The rows have a document, an English and a French text. Three kinds of files are read, wherever a package has them:
+The rows have a document, an English text and its translation, into French by default; of several languages, each has
+its own folder (`text/de`). Three kinds of files are read, wherever a package has them:
 
 * compiled catalogues of messages (`fr/LC_MESSAGES/NAME.mo`), whose keys are English: domain `program`, or `game`;
-* pages in HTML, DocBook and Mallard, of which the same file exists in English and in French: domain `manual`;
+* pages in HTML, DocBook and Mallard, of which the same file exists in both languages: domain `manual`;
 * manual pages in roff, in `man/man7` and `man/fr/man7`: domain `manpage`.
 
 Translations made with gettext, itstool or po4a have the structure of their originals, so that blocks are paired by a
@@ -30,32 +32,72 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from document import Block, markup_blocks, paired, roff_blocks, sentence_pairs, unpacked
+from document import markup_blocks, paired, roff_blocks, sentence_pairs, unpacked
+from language import LANGUAGES
 
 GAMES = ("wesnoth", "freedroidrpg", "widelands", "supertux", "freeciv", "unknown-horizons", "pioneers", "gnubg")
 """Packages of games begin with one of these."""
 LARGEST = 4_000_000
 """Bytes of a file that is read; larger ones are not pages."""
-CATALOGUE = re.compile(r"(?:.*/)?(?:fr|fr_FR)/(?:LC_MESSAGES/)?([^/]+)\.mo$|.*[/-](fr|fr_FR)\.mo$")
-MANUAL_PAGE = re.compile(r"usr/share/man/(fr/)?(man\d/[^/]+)\.gz$")
+PAGE = re.compile(r"usr/share/man/(?:([A-Za-z_]+)(?:\.UTF-8)?/)?(man\d/[^/]+)\.gz$")
 PAGE = re.compile(r"\.(html|xhtml|page|docbook|xml)(\.gz)?$")
 COPYRIGHT = re.compile(r"usr/share/doc/[^/]+/copyright$")
 LICENCE = re.compile(r"^License: *([A-Za-z][\w.+-]*(?: (?:or|and|with) [\w.+-]+)*)", re.MULTILINE)
 RECORD = Path(__file__).with_name("packages.json")
-LANGUAGE = re.compile(r"(?<=[/.])(fr|fr-FR|fr_FR|C|en|en-US|en_US)(?=[/.])")
+
+
+class Names:
+    """What the names of files say about their languages.
+
+    >>> names = Names(["fr", "zh"])
+    >>> names.catalogue("usr/share/locale/zh_CN/LC_MESSAGES/cat.mo"), names.page("usr/share/help/fr/cat/i.html")
+    (('zh', 'cat'), ('fr', 'usr/share/help/*/cat/i.html'))
+    """
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        self._of = {locale: code for code in languages for locale in LANGUAGES[code].locales}
+        self._of |= {locale.replace("_", "-"): code for locale, code in self._of.items()}
+        self._of |= {locale.lower(): code for locale, code in self._of.items()}
+        marks = dict.fromkeys([*self._of, "C", "en", "en-US", "en_US"])
+        choice = "|".join(self._of)
+        self._catalogue = re.compile(rf"(?:.*/)?({choice})/(?:LC_MESSAGES/)?([^/]+)\.mo$|.*[/-]({choice})\.mo$")
+        self._manual_page = re.compile(rf"usr/share/man/(?:({choice})/)?(man\d/[^/]+)\.gz$")
+        self._mark = re.compile(rf"(?<=[/.])({'|'.join(marks)})(?=[/.])")
+
+    def catalogue(self, name: str) -> tuple[str, str] | None:
+        """Language and name of a catalogue."""
+        match = self._catalogue.match(name)
+        return match and (self._of[match[1] or match[3]], match[2] or Path(name).parent.name)
+
+    def manual_page(self, name: str) -> tuple[str, str] | None:
+        """Language of a manual page, and its path without the language."""
+        match = self._manual_page.match(name)
+        return match and (self._of[match[1]] if match[1] else "en", f"man/{match[2]}")
+
+    def page(self, name: str) -> tuple[str, str] | None:
+        """Language of a page, and its path with a `*` for the language. Pages without one are taken for English."""
+        if not PAGE.search(name):
+            return None
+        codes = [self._of[mark] for mark in self._mark.findall(name) if mark in self._of]
+        return codes[0] if codes else "en", self._mark.sub("*", name)
+
+    def wanted(self, name: str) -> bool:
+        """Whether a file is read."""
+        return bool(self.catalogue(name) or self.manual_page(name) or PAGE.search(name) or COPYRIGHT.search(name))
 
 
 @dataclass
 class Shelf:
-    """The files of all packages: French and English pages by the path that they share, and rows of catalogues."""
+    """The files of all packages: pages by the path that they share, and rows by language and domain."""
 
+    names: Names
     pages: dict[str, dict[str, tuple[str, bytes]]] = field(default_factory=dict)
-    rows: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+    rows: dict[str, dict[str, list[tuple[str, str, str]]]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     licences: dict[str, set[str]] = field(default_factory=dict)
 
-    def add(self, domain: str, package: str, rows: Sequence[tuple[str, str, str]]) -> None:
-        self.rows.setdefault(domain, []).extend(rows)
+    def add(self, language: str, domain: str, package: str, rows: Sequence[tuple[str, str, str]]) -> None:
+        self.rows.setdefault(language, {}).setdefault(domain, []).extend(rows)
         self.counts[package] += len(rows)
 
 
@@ -63,21 +105,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packages", type=Path, default=Path("packages"), help="folder of .deb files (packages)")
     parser.add_argument("--out", type=Path, default=Path("text"), help="folder for DOMAIN.tsv.xz (text)")
+    parser.add_argument(
+        "--languages", nargs="+", choices=LANGUAGES, default=["fr"], metavar="CODE", help=f"{', '.join(LANGUAGES)} (fr)"
+    )
     parser.add_argument("--names", action="store_true", help="only print the names of the packages")
     arguments = parser.parse_args(argv)
     if arguments.names:
         print(*json.loads(RECORD.read_text("utf-8")))
         return 0
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    shelf = Shelf()
+    languages = list(dict.fromkeys(arguments.languages))
+    shelf = Shelf(Names(languages))
     for path in sorted(arguments.packages.glob("*.deb")):
         read_package(path, shelf)
-    read_pages(shelf)
-    for domain, rows in sorted(shelf.rows.items()):
-        text = "".join("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows)
-        with lzma.open(arguments.out / f"{domain}.tsv.xz", "wt", encoding="utf-8") as file:
-            file.write(text)
-        print(f"{domain}: {len(rows):,} rows")
+    read_pages(shelf, languages)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for language in languages:
+        folder = arguments.out if len(languages) == 1 else arguments.out / language
+        folder.mkdir(exist_ok=True)
+        for domain, rows in sorted(shelf.rows.get(language, {}).items()):
+            text = "".join("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows)
+            with lzma.open(folder / f"{domain}.tsv.xz", "wt", encoding="utf-8") as file:
+                file.write(text)
+            print(f"{language} {domain}: {len(rows):,} rows")
     versions = dict(path.name.split("_")[:2] for path in sorted(arguments.packages.glob("*.deb")))
     record = {
         name: {
@@ -93,24 +142,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_package(path: Path, shelf: Shelf) -> None:
-    """Put the French catalogues, the English and French pages and the licences of a package on the shelf."""
+    """Put the catalogues, the pages in all languages and the licences of a package on the shelf."""
     package = path.name.split("_")[0]
-    for name, content in members(path):
-        if match := CATALOGUE.match(name):
+    for name, content in members(path, shelf.names):
+        if found := shelf.names.catalogue(name):
+            language, catalogue_name = found
             domain = "game" if package.startswith(GAMES) else "program"
-            document = f"{package}/{match[1] or Path(name).parent.name}"
-            shelf.add(domain, package, [(document, *row) for row in catalogue(content)])
+            rows = [(f"{package}/{catalogue_name}", *row) for row in catalogue(content, language)]
+            shelf.add(language, domain, package, rows)
         elif COPYRIGHT.match(name):
             shelf.licences.setdefault(package, set()).update(LICENCE.findall(unpacked(content)))
-        elif match := MANUAL_PAGE.match(name):
-            shelf.pages.setdefault(f"man/{match[2]}", {})["fr" if match[1] else "en"] = (package, content)
-        elif PAGE.search(name):
-            marks = LANGUAGE.findall(name)
-            language = "fr" if any(mark.startswith("fr") for mark in marks) else "en"
-            shelf.pages.setdefault(LANGUAGE.sub("*", name), {})[language] = (package, content)
+        elif found := shelf.names.manual_page(name) or shelf.names.page(name):
+            language, place = found
+            shelf.pages.setdefault(place, {})[language] = (package, content)
 
 
-def members(path: Path) -> Iterator[tuple[str, bytes]]:
+def members(path: Path, names: Names) -> Iterator[tuple[str, bytes]]:
     """The names and contents of a package's text files. Raises ValueError if it is not a Debian package."""
     content = path.read_bytes()
     if not content.startswith(b"!<arch>\n"):
@@ -123,44 +170,44 @@ def members(path: Path) -> Iterator[tuple[str, bytes]]:
                 for each in files:
                     file_name = each.name.removeprefix("./")
                     wanted = each.isfile() and each.size <= LARGEST
-                    if wanted and any(
-                        pattern.search(file_name) for pattern in (CATALOGUE, MANUAL_PAGE, PAGE, COPYRIGHT)
-                    ):
+                    if wanted and names.wanted(file_name):
                         file = files.extractfile(each)
                         if file is not None:
                             yield file_name, file.read()
         place += 60 + size + size % 2
 
 
-def catalogue(content: bytes) -> Iterator[tuple[str, str]]:
+def catalogue(content: bytes, language: str) -> Iterator[tuple[str, str]]:
     """The messages of a compiled catalogue with their translations; of plurals, singular and plural."""
     try:
         messages = gettext.GNUTranslations(io.BytesIO(content))._catalog  # type: ignore[attr-defined]
     except (OSError, UnicodeDecodeError, ValueError):
         return
-    for key, french in messages.items():
+    for key, translation in messages.items():
         english = key[0] if isinstance(key, tuple) else key
         if isinstance(key, tuple) and key[1] != 0:
             continue
         english = english.rpartition("\x04")[2]
-        if english and french:
-            yield from sentence_pairs(english, french)
+        if english and translation:
+            yield from sentence_pairs(english, translation, language)
 
 
-def read_pages(shelf: Shelf) -> None:
-    """Add the pairs of all pages that exist in both languages."""
+def read_pages(shelf: Shelf, languages: Sequence[str]) -> None:
+    """Add the pairs of all pages that exist in English and another language."""
     for name, sides in sorted(shelf.pages.items()):
-        if len(sides) < 2:
-            continue
-        blocks: list[list[Block]] = []
-        for language in ("en", "fr"):
-            content = unpacked(sides[language][1])
-            blocks.append(roff_blocks(content) if name.startswith("man/") else markup_blocks(content))
-        package = sides["fr"][0]
-        document = name if name.startswith("man/") else f"{package}/{name.rpartition('/')[2]}"
-        rows = [(document, *pair) for one, other in paired(*blocks) for pair in sentence_pairs(one, other)]
-        shelf.counts[sides["en"][0]] += 0
-        shelf.add("manpage" if name.startswith("man/") else "manual", package, rows)
+        for language in languages:
+            if "en" not in sides or language not in sides:
+                continue
+            manual_page = name.startswith("man/")
+            read = roff_blocks if manual_page else markup_blocks
+            blocks = [read(unpacked(sides[side][1])) for side in ("en", language)]
+            package = sides[language][0]
+            document = name if manual_page else f"{package}/{name.rpartition('/')[2]}"
+            rows = [
+                (document, *pair) for one, other in paired(*blocks) for pair in sentence_pairs(one, other, language)
+            ]
+            shelf.counts[sides["en"][0]] += 0
+            shelf.add(language, "manpage" if manual_page else "manual", package, rows)
 
 
 if __name__ == "__main__":

