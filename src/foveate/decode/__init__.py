@@ -9,6 +9,7 @@ from foveate.decode.fusion import Fusion
 from foveate.decode.greedy import greedy
 from foveate.decode.joint import JointConfig, JointState, JointStepper
 from foveate.decode.prefix_search import Partial, PrefixState, PrefixStream, prefix_search
+from foveate.decode.prompt_flight import Prompt, PromptFlight, Written
 from foveate.decode.request import Request
 from foveate.decode.sample import sample
 from foveate.decode.search import decode
@@ -45,12 +46,15 @@ __all__ = [
     "Partial",
     "PrefixState",
     "PrefixStream",
+    "Prompt",
+    "PromptFlight",
     "Request",
     "SampleConfig",
     "State",
     "Stepper",
     "TimedHypothesis",
     "TokenFrames",
+    "Written",
     "Wu",
     "beam_search",
     "beam_size",

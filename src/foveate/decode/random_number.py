@@ -1,5 +1,6 @@
 """Random numbers as a pure function of where they are used, without a generator's state."""
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -44,6 +45,7 @@ def mix(bits: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
     return bits ^ _shift(bits, 31)
 
 
+@functools.lru_cache(maxsize=4096)
 def _mixed(seed: int) -> int:
     return int(mix(torch.tensor([_signed(seed + _GOLDEN)]))[0])
 

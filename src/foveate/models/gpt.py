@@ -14,6 +14,7 @@ from torch.nn.functional import linear
 from foveate.attention import Positions, causal
 from foveate.attention.check import require_positive
 from foveate.attention.mechanism import shortest
+from foveate.attention.record import is_recorded
 from foveate.data.batch import Batch
 from foveate.models.language_model import LanguageModel, start_by_length
 from foveate.nn.clock import Clock
@@ -26,8 +27,11 @@ from foveate.nn.past import (
     Past,
     Summed,
     attend_and_keep,
+    attend_further,
     attend_to_past,
     joined,
+    moved,
+    room_for,
     rows_of,
     selected,
     standing_in,
@@ -182,14 +186,42 @@ class CausalTransformer(LanguageModel[GPTState]):
             x = _through(block, x, partial(look_back, block.attention, past=past))
         return GPTState(tuple(pasts), clock.ticked()), self.logits(self.norm(x))
 
+    def extend(self, state: GPTState, ids: Int[Tensor, "rows length"]) -> GPTState:
+        if any(isinstance(past, Summed) for past in state.pasts):  # a sum contains all keys or none of these
+            for token in ids.unbind(1):
+                state, _ = self.step(state, token)
+            return state
+        clock, (rows, length) = state.clock, ids.shape
+        x = self._embed(ids, clock.next(length, rows, ids.device))
+        before, pasts = [room_for(past, clock.latest + length) for past in state.pasts], list[Past]()
+        look_back = partial(attend_further, at=standing_in(before, clock, length), clock=clock, pasts=pasts)
+        for block, past in zip(self._layers, before, strict=True):
+            x = _through(block, x, partial(look_back, block.attention, past=past))
+        return GPTState(tuple(pasts), clock.ticked(length))
+
     def select(self, state: GPTState, rows: Int[Tensor, " new_rows"]) -> GPTState:
         return GPTState(tuple(selected(past, rows) for past in state.pasts), state.clock.select(rows))
+
+    def reorder(self, state: GPTState, rows: Int[Tensor, " new_rows"]) -> GPTState:
+        """`select`, which uses the state up. Rows that keep their places are not copied."""
+        sites = [cast(nn.Module, block.attention.attention) for block in self._layers]
+        if any(map(is_recorded, sites)):  # a record keeps the keys of a state, which must not change
+            return self.select(state, rows)
+        order = rows.tolist()
+        return GPTState(tuple(moved(past, order) for past in state.pasts), state.clock.select(rows))
 
     def join(self, state: GPTState, later: GPTState) -> GPTState:
         counts = (rows_of(state.pasts[0]), rows_of(later.pasts[0]))
         clock = state.clock.joined(later.clock, counts, self.embedding.weight.device)
         pairs = zip(state.pasts, later.pasts, strict=True)
         return GPTState(tuple(joined(*pair, clock.latest) for pair in pairs), clock)
+
+    @property
+    def position_bytes(self) -> int:
+        """The size of the keys and values of one position."""
+        attentions = [block.attention for block in self._layers]
+        numbers = sum(each.num_kv_heads * (each.head_dim + each.value_head_dim) for each in attentions)
+        return numbers * self.embedding.weight.element_size()
 
     @property
     def _layers(self) -> tuple[CausalBlock, ...]:

@@ -20,7 +20,8 @@ class LanguageModel(nn.Module, ABC, Generic[State]):
 
     `forward` computes the logits after each real token, all positions at once. `foveate.decode` calls `start`, `step`
     and `select`: a state is a value that is passed in and returned, and can be used for one step only. Models that
-    decode batches in flight also have `join(state, later)`: the rows of both, which it may use up.
+    decode batches in flight also have `join(state, later)`, the rows of both, and `extend(state, ids)`, the state after
+    as many more tokens of every row; both may use up what they are given.
     """
 
     max_length: int | None = None

@@ -96,19 +96,21 @@ class RecurrentLanguageModel(LanguageModel[RecurrentLanguageState]):
     def start(self, prompt: Batch, beam: int = 1) -> RecurrentLanguageState:
         if not are_equally_long(prompt):
             return start_by_length(self, prompt, beam)
-        embedded = self.embedding(prompt.ids)
-        layers = self._zeros(embedded, prompt.size)
-        for here in embedded.unbind(1):
-            _, layers = self.decoder.step(here, layers)
-        return self.select(
-            RecurrentLanguageState(layers), torch.arange(prompt.size, device=prompt.ids.device).repeat_interleave(beam)
-        )
+        state = RecurrentLanguageState(self._zeros(self.output_bias, prompt.size))
+        rows = torch.arange(prompt.size, device=prompt.ids.device).repeat_interleave(beam)
+        return self.select(self.extend(state, prompt.ids), rows)
 
     def step(
         self, state: RecurrentLanguageState, token: Int[Tensor, " rows"]
     ) -> tuple[RecurrentLanguageState, Float[Tensor, "rows vocab"]]:
         hidden, layers = self.decoder.step(self.embedding(token), state.layers)
         return RecurrentLanguageState(layers), self.logits(hidden)
+
+    def extend(self, state: RecurrentLanguageState, ids: Int[Tensor, "rows length"]) -> RecurrentLanguageState:
+        layers = state.layers
+        for here in self.embedding(ids).unbind(1):
+            _, layers = self.decoder.step(here, layers)
+        return RecurrentLanguageState(layers)
 
     def select(self, state: RecurrentLanguageState, rows: Int[Tensor, " new_rows"]) -> RecurrentLanguageState:
         return RecurrentLanguageState(tuple(tuple(part[rows] for part in layer) for layer in state.layers))

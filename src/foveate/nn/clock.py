@@ -30,13 +30,19 @@ class Clock:
         latest, earliest = (int(rows.max()), int(rows.min())) if len(rows) else (0, 0)
         return cls(latest, None if latest == earliest else rows.long())
 
-    def ticked(self) -> "Clock":
-        """The clock after one more position of every row."""
-        return Clock(self.latest + 1, None if self.rows is None else self.rows + 1)
+    def ticked(self, positions: int = 1) -> "Clock":
+        """The clock after one more position of every row, or several."""
+        return Clock(self.latest + positions, None if self.rows is None else self.rows + positions)
 
     def of_rows(self, rows: int, device: torch.device | str | None = None) -> Int[Tensor, " rows"]:
         """The position of each of these rows."""
         return torch.full((rows,), self.latest, device=device) if self.rows is None else self.rows
+
+    def next(
+        self, positions: int, rows: int, device: torch.device | str | None = None
+    ) -> Int[Tensor, "rows positions"]:
+        """The next positions of each of these rows."""
+        return self.of_rows(rows, device)[:, None] + torch.arange(positions, device=device)
 
     def of_sentences(self, beam: int, device: torch.device | str | None = None) -> Int[Tensor, "#sentences"]:
         """The position of each sentence of `beam` rows; a single number if all have the same."""

@@ -60,6 +60,13 @@ def with_room(past: Past, clock: Clock) -> Past:
     return _with_room(past, clock.latest)
 
 
+def room_for(past: Past, positions: int) -> Past:
+    """The same past with room for at least this many positions."""
+    if isinstance(past, Summed):
+        return past if past.stored is None else replace(past, stored=_room_for(past.stored, positions))
+    return _room_for(past, positions)
+
+
 def selected(past: Past, rows: Int[Tensor, " new_rows"]) -> Past:
     """The past of the selected rows."""
     if isinstance(past, Summed):
@@ -68,13 +75,29 @@ def selected(past: Past, rows: Int[Tensor, " new_rows"]) -> Past:
     return past.index_select(1, rows)
 
 
+def moved(past: Past, rows: Sequence[int]) -> Past:
+    """The past of the selected rows, which uses this one up: a row that keeps its place is not copied.
+
+    That is so where no row is taken from a place that another one gets.
+    """
+    places = [place for place, row in enumerate(rows) if place != row]
+    sources = [rows[place] for place in places]
+    if isinstance(past, Summed) or len(rows) > past.shape[1] or not set(places).isdisjoint(sources):
+        device = past.total.total.device if isinstance(past, Summed) else past.device
+        return selected(past, torch.tensor(rows, dtype=torch.int64, device=device))
+    for place, source in zip(places, sources, strict=True):
+        past[:, place] = past[:, source]
+    return past[:, : len(rows)]
+
+
 def rows_of(past: Past) -> int:
     """The number of rows."""
     return len(past.total.total) if isinstance(past, Summed) else past.shape[1]
 
 
 def joined(past: Past, later: Past, latest: int) -> Past:
-    """The rows of both pasts, with room for `latest` positions.
+    """The rows of both pasts, with room for `latest` positions. This uses up the first one: it may keep its memory,
+    with places for rows that come later.
 
     Raises ValueError for sums if only one of the two was recorded.
     """
@@ -104,20 +127,20 @@ def write(past: Stored, new: Float[Tensor, "2 rows heads head_dim"], clock: Cloc
         past[:, torch.arange(past.shape[1], device=past.device), :, clock.rows] = new.transpose(0, 1)
 
 
-def standing(past: Stored, clock: Clock) -> Positions:
-    """The position of a step's query. Unused room lies after it."""
-    at = Positions.of(1, past.shape[3], query_start=clock.latest, device=past.device)
+def standing(past: Stored, clock: Clock, length: int = 1) -> Positions:
+    """The positions of the queries of a step, or of `length` tokens at once. Unused room lies after them."""
+    at = Positions.of(length, past.shape[3], query_start=clock.latest, device=past.device)
     if clock.rows is not None:
-        at = replace(at, query=clock.rows[:, None, None, None])
+        at = replace(at, query=clock.next(length, past.shape[1], past.device)[:, None, :, None])
     return replace(at, zeroed=True)
 
 
-def standing_in(pasts: Sequence[Past], clock: Clock) -> Positions | None:
-    """The positions of a step's queries, common to all layers, so that rules are evaluated once; None if all pasts are
-    sums, which have no positions.
+def standing_in(pasts: Sequence[Past], clock: Clock, length: int = 1) -> Positions | None:
+    """The positions of the queries, common to all layers, so that rules are evaluated once; None if all pasts are sums,
+    which have no positions.
     """
     stored = next((past for past in pasts if not isinstance(past, Summed)), None)
-    return None if stored is None else standing(stored, clock)
+    return None if stored is None else standing(stored, clock, length)
 
 
 def attend_to_past(
@@ -141,6 +164,28 @@ def attend_to_past(
     total = past.total.and_then(*new)
     pasts.append(Summed(total, _watched(past, queries, new, clock)))
     return attention.output(total.context(queries).transpose(1, 2).flatten(-2))[:, 0]
+
+
+def attend_further(
+    attention: MultiHeadAttention,
+    x: Float[Tensor, "rows length model_dim"],
+    *,
+    past: Stored,
+    at: Positions | None,
+    clock: Clock,
+    pasts: list[Past],
+) -> Float[Tensor, "rows length model_dim"]:
+    """`attend_to_past` from several new positions of every row at once; each sees itself and earlier ones."""
+    queries, new = attention.project(x)
+    rows, length = x.shape[:2]
+    both = torch.stack(tuple(new))
+    if clock.rows is None:
+        past[:, :, :, clock.latest : clock.latest + length] = both
+    else:
+        place = clock.next(length, rows, past.device)
+        past[:, torch.arange(rows, device=past.device)[:, None], :, place] = both.permute(1, 3, 0, 2, 4)
+    pasts.append(past)
+    return attention.attend(queries, KeyValue(past[0], past[1]), at=at)
 
 
 def attend_and_keep(
@@ -175,6 +220,10 @@ def _watched(past: Summed, queries: Tensor, new: KeyValue, clock: Clock) -> Stor
     return stored
 
 
+def _room_for(past: Stored, positions: int) -> Stored:
+    return _widened(past, max(0, positions + -positions % ROOM_STEP - past.shape[3]))
+
+
 def _stored(memory: KeyValue) -> Stored:
     past = torch.stack(tuple(memory))
     return _widened(past, -past.shape[3] % ROOM_STEP)
@@ -185,9 +234,23 @@ def _with_room(past: Stored, time: int) -> Stored:
 
 
 def _joined(past: Stored, later: Stored, latest: int) -> Stored:
-    room = latest + -latest % ROOM_STEP
-    parts = [_widened(part[:, :, :, :room], max(0, room - part.shape[3])) for part in (past, later)]
-    return torch.cat(parts, 1)
+    room, rows = latest + -latest % ROOM_STEP, past.shape[1]
+    total, used = rows + later.shape[1], min(later.shape[3], room)
+    if _places(past) < total or not room <= past.shape[3] <= 2 * room:
+        shape = (2, max(2 * rows, total), past.shape[2], room, past.shape[4])
+        larger, length = past.new_empty(shape)[:, :rows], min(past.shape[3], room)
+        larger[:, :, :, :length], larger[:, :, :, length:] = past[:, :, :, :length], 0.0
+        past = larger
+    both = past.as_strided((2, total, *past.shape[2:]), past.stride(), past.storage_offset())
+    both[:, rows:, :, :used], both[:, rows:, :, used:] = later[:, :, :, :used], 0.0
+    return both
+
+
+def _places(past: Stored) -> int:
+    """The number of rows for which there is memory: joined pasts have some to spare."""
+    _, _, heads, room, dim = past.shape
+    dense = past.stride()[1:] == (heads * room * dim, room * dim, dim, 1)
+    return past.stride(0) // past.stride(1) if dense else 0
 
 
 def _widened(past: Stored, places: int) -> Stored:

@@ -46,8 +46,17 @@ class InFlight(Protocol):
         """Whether texts wait or are in flight."""
         ...
 
-    def admit(self, number: int, texts: Sequence[str]) -> None:
-        """Queue the texts of a question. Raises as `Served.answer` does; then none of them is queued."""
+    def serves(self, kind: str, settings: Mapping[str, Any]) -> bool:
+        """Whether a question of this kind ("answer", "stream", "explain") is answered in flight with these settings."""
+        ...
+
+    def admit(
+        self, number: int, texts: Sequence[str], settings: Mapping[str, Any] | None = None, tell: Tell | None = None
+    ) -> None:
+        """Queue the texts of a question. `tell` receives the answer to a single text part by part.
+
+        Raises as `Served.answer` does; then none of the texts is queued.
+        """
         ...
 
     def drop(self, number: int) -> None:
@@ -84,7 +93,7 @@ class Served(ABC):
         """
 
     def flight(self) -> InFlight | None:
-        """Answers in flight, with no settings; None for a model that answers in batches."""
+        """Answers in flight; None for a model that answers in batches."""
         return None
 
     def stream(self, text: str, settings: Mapping[str, Any], tell: Tell) -> Answered:

@@ -83,6 +83,10 @@ def test_what_no_process_can_answer_before_its_deadline_is_refused_even_by_an_id
     assert not admission.waiting
     admission.admit(401, streams=True)  # it takes long, but its parts come in time
     admission.release(401)
+    with pytest.raises(RefusedError, match="about 5 seconds"):  # many are fast together, one alone is not
+        admission.admit(10, alone=5.0)
+    admission.admit(10, alone=3.9)
+    admission.release(10)
     for _ in range(100):  # a slow moment is no reason, because only an answer could show that it is over
         admission.measured(1, 1.0)
     admission.admit(400)

@@ -19,7 +19,7 @@ from foveate.serve.service import desk as desks
 from foveate.serve.service import model_pool
 from foveate.serve.service.admission import Limits
 from foveate.serve.service.desk import Desk
-from foveate.serve.service.message import Card, Ready, Reply
+from foveate.serve.service.message import Card, Part, Ready, Reply
 from foveate.serve.service.model_pool import ModelPool
 from foveate.serve.service.model_process import ModelProcess
 from foveate.serve.service.model_setup import Setup
@@ -82,7 +82,12 @@ class LoudFlight:
     def busy(self) -> bool:
         return bool(self.questions)
 
-    def admit(self, number: int, texts: Sequence[str]) -> None:
+    def serves(self, kind: str, settings: Mapping[str, Any]) -> bool:
+        return kind == "answer"
+
+    def admit(
+        self, number: int, texts: Sequence[str], settings: Mapping[str, Any] | None = None, tell: Tell | None = None
+    ) -> None:
         self.questions[number] = list(texts)
 
     def drop(self, number: int) -> None:
@@ -95,6 +100,43 @@ class LoudFlight:
             raise ValueError
         complete = [(number, self.model.answer(texts, {})) for number, texts in reversed(self.questions.items())]
         self.questions.clear()
+        return complete
+
+
+class LetterFlight(LoudFlight):
+    """Tells streams letter by letter, as often as their setting says, one letter of each in a tick."""
+
+    def __init__(self, model: Loud) -> None:
+        super().__init__(model)
+        self.letters: dict[int, tuple[str, int, Tell | None]] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.letters)
+
+    def serves(self, kind: str, settings: Mapping[str, Any]) -> bool:
+        return True
+
+    def admit(
+        self, number: int, texts: Sequence[str], settings: Mapping[str, Any] | None = None, tell: Tell | None = None
+    ) -> None:
+        self.letters[number] = texts[0], (settings or {}).get("times", 1), tell
+
+    def drop(self, number: int) -> None:
+        self.dropped.append(self.letters.pop(number)[0])
+
+    def tick(self) -> list[tuple[int, list[Answered]]]:
+        time.sleep(0.01)
+        complete = []
+        for number, (text, times, tell) in list(self.letters.items()):
+            if self.fails and times < 5:
+                raise ValueError
+            if tell is not None:
+                tell(text)
+            self.letters[number] = text, times - 1, tell
+            if times == 1:
+                complete.append((number, [Answered(text)]))
+                del self.letters[number]
         return complete
 
 
@@ -298,6 +340,55 @@ def test_questions_in_flight_are_dropped_and_answered_one_by_one(threads: Thread
         assert await asyncio.gather(*(Client().ask(desk, text) for text in "ab")) == [["A"], ["B"]]
         assert process.flights["loud"] is not flight
         assert await Client().ask(desk, "c") == ["C"]
+
+    run(threads, test)
+
+
+def test_streams_in_flight_go_on_side_by_side_for_longer_than_the_deadline(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        (process,), (model,) = threads.processes, threads.models
+        flight = process.flights["loud"] = LetterFlight(model)
+        order, staying = list[str](), Client()
+
+        async def read(client: Client, text: str, times: int) -> list[str]:
+            parts = []
+            async for part in desk.parts(client.request(), CARD, [text], {"times": times}, "stream"):
+                if isinstance(part, Part):
+                    parts.append(part.text)
+                    order.append(part.text)
+            return parts
+
+        leaving = Client()
+        tasks = [asyncio.ensure_future(read(*each)) for each in ((staying, "a", 60), (leaving, "b", 2000))]
+        tasks.append(asyncio.ensure_future(read(staying, "c", 60)))
+        await until(lambda: order.count("b") > 3)
+        leaving.left.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert answers[0] == ["a"] * 60
+        assert answers[2] == ["c"] * 60
+        assert isinstance(answers[1], RefusedError)
+        assert flight.dropped == ["b"]
+        assert "c" in order[: order.index("a") + 30], "no stream waits for the end of another one"
+        assert not process.streams
+        assert not process.flying
+        assert b'foveate_first_part_seconds_count{run="loud"} 3.0' in desk.measure()
+
+    run(threads, test, timeout=0.3)
+
+
+def test_a_stream_in_flight_that_fails_does_not_begin_again(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        (process,), (model,) = threads.processes, threads.models
+        flight = process.flights["loud"] = LetterFlight(model)
+        flight.fails = True
+        parts = desk.parts(Client().request(), CARD, ["a"], {"times": 8}, "stream")
+        assert [(await anext(parts)).text for _ in range(4)] == ["a"] * 4  # type: ignore[union-attr]
+        with pytest.raises(RefusedError) as refusal:
+            await anext(parts)
+        assert refusal.value.status == 500
+        assert process.flights["loud"] is not flight
+        assert not process.streams
+        assert await Client().ask(desk, "b") == ["B"]
 
     run(threads, test)
 

@@ -3,16 +3,18 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from foveate.errors import UsageError
+from foveate.errors import DataError, UsageError
 from foveate.interruption import interruptible
 from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
 from foveate.tasks import task_of
-from foveate.tasks.language_model.served_generator import ServedGenerator, _cut, _overlap
+from foveate.tasks.language_model.served_generator import GenerationFlight, ServedGenerator, _search
 from foveate.tasks.language_model.use import Generator
+from foveate.tasks.served import Answered
 from foveate.tasks.translate.served_translator import ServedFlight, ServedTranslator
 from foveate.tasks.translate.use import Translator
 
@@ -69,16 +71,14 @@ def test_a_refused_question_leaves_nothing_behind(served: ServedTranslator) -> N
     assert [number for number, _ in complete] == [1]
 
 
-def test_a_text_ends_before_the_first_of_its_ends() -> None:
-    assert _cut("one. two! three", ("!", ".")) == ("one", True)
-    assert _cut("one", ("!",)) == ("one", False)
-    assert [_overlap(text, "<end>") for text in ("a", "a<", "a<en", "<end", "n<")] == [0, 1, 3, 4, 1]
+@pytest.fixture(scope="module")
+def writer() -> ServedGenerator:
+    return ServedGenerator(Generator.load(Path(__file__).parents[2] / "golden/version_0_1/runs/language_model_gpt"))
 
 
-def test_what_is_told_of_a_stream_is_the_answer_up_to_its_end() -> None:
+def test_what_is_told_of_a_stream_is_the_answer_up_to_its_end(writer: ServedGenerator) -> None:
     """No part of an end is told before it is known whether it is one."""
-    run = Path(__file__).parents[2] / "golden/version_0_1/runs/language_model_gpt"
-    served = ServedGenerator(Generator.load(run))
+    served = writer
     settings = {"max_tokens": 20, "temperature": 1.0, "seed": 3}
     (whole,) = served.answer(["ab"], settings)
     text = whole.value["text"]
@@ -143,3 +143,68 @@ def test_what_a_model_does_not_know_is_named() -> None:
         named = set(model.strange(text, settings))
         assert unknown <= named, folder
         assert not any("___" in word or "?" in word or "\n" in word for word in named)
+
+
+def test_lines_of_a_translation_are_told_as_they_are_complete(served: ServedTranslator) -> None:
+    text = "\n".join([TEXTS[0], "", TEXTS[1]])
+    (whole,) = served.answer([text], {})
+    flight, parts = ServedFlight(served), list[str]()
+    flight.admit(1, [text], {}, parts.append)
+    before = 0
+    while flight.busy:
+        complete = flight.tick()
+        before = before if complete else len(parts)
+    assert complete == [(1, [whole])]
+    assert "".join(parts) == whole.value["text"]
+    assert before > 1, "lines are told before the last one is complete"
+
+
+def test_continuations_in_flight_are_those_of_the_model_alone(writer: ServedGenerator) -> None:
+    """Whatever stands beside them, with settings of their own; streams and answers are the same."""
+    noise = random.Random(1)
+    wishes: list[dict[str, Any]] = [
+        {"temperature": 0, "max_tokens": 9},
+        {"seed": 5, "max_tokens": 30},
+        {"seed": 6, "top_k": 5, "temperature": 1.4, "stop": ["e", "th"], "max_tokens": 25},
+        {"seed": 7, "top_p": 0.8, "max_tokens": 1},
+        {"max_tokens": 40},
+    ]
+    prompts = ["ab", "", "A longer prompt, which is read in one call with others.", "x\ny"]
+    flight, parts, answers = writer.flight(), dict[int, list[str]](), dict[int, list[Answered]]()
+    waiting = {n: (noise.sample(prompts, noise.randint(1, 3)), noise.choice(wishes)) for n in range(9)}
+    every = dict(waiting)
+    while waiting or flight.busy:
+        if waiting and noise.random() < 0.4:
+            number = next(iter(waiting))
+            texts, settings = waiting.pop(number)
+            parts[number] = []
+            flight.admit(number, texts, settings, parts[number].append if len(texts) == 1 else None)
+        answers |= dict(flight.tick())
+    for number, (texts, settings) in every.items():
+        for text, answer in zip(texts, answers[number], strict=True):
+            config = _search(settings)
+            [alone] = writer.reader.generate(text, config=config, length=settings["max_tokens"])
+            places = [place for end in settings.get("stop", []) if (place := alone.text.find(end)) >= 0]
+            assert answer.value["text"] == (alone.text[: min(places)] if places else alone.text)
+            assert answer.value["finished"] == bool(places)
+        if len(texts) == 1:
+            assert "".join(parts[number]) == answers[number][0].value["text"]
+
+
+def test_continuations_that_are_refused_or_dropped_leave_nothing_behind(writer: ServedGenerator) -> None:
+    flight = GenerationFlight(writer)
+    flight.admit(1, ["a", "b"], {"max_tokens": 3})
+    flight.admit(2, ["c"], {"max_tokens": 4000})
+    for texts, settings, reason in (
+        (["d"], {"beam": 4}, "no setting 'beam'"),
+        (["d"], {"temperature": -1}, "temperature is a number"),
+        (["d", "a " * 400], {}, "Text 2: The prompt has"),
+    ):
+        with pytest.raises((UsageError, DataError), match=reason):
+            flight.admit(3, texts, settings)
+    flight.tick()
+    flight.drop(2)
+    complete = []
+    while flight.busy:
+        complete += flight.tick()
+    assert [(number, [answer.written for answer in answers]) for number, answers in complete] == [(1, [3, 3])]

@@ -1,6 +1,7 @@
 """The tokeniser of a Hugging Face folder, with the ids of its model."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,8 @@ WHOLE, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.tx
 Role = Literal["pad", "bos", "eos", "cls", "sep", "mask", "unk"]
 USUAL: dict[str, str] = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
 """The names of BERT's special tokens, unless a file contains others."""
+BYTE = re.compile("<0x[0-9A-F]{2}>")
+"""The piece of a byte in vocabularies that fall back to bytes."""
 END_OF_TEXT = "<|endoftext|>"
 
 
@@ -90,6 +93,12 @@ class HuggingFaceTokeniser(Tokeniser):
 
     def unknown(self, token: int) -> bool:
         return token == self.id_of("unk")
+
+    def is_partial(self, token: int) -> bool:
+        """Decoders such as Llama's read all bytes in a row at once: if one is wrong, all of them are. Special ids are
+        skipped, so that bytes before and after them stand in a row.
+        """
+        return token in self.special or bool(BYTE.fullmatch(self.inner.id_to_token(token) or ""))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special ones are skipped."""

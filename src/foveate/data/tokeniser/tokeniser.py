@@ -56,6 +56,10 @@ class Tokeniser(Protocol):
         """Whether an id does not identify its text."""
         return token == UNKNOWN
 
+    def is_partial(self, token: int) -> bool:
+        """Whether the text of an id may become another one by the ids after it, beyond a character in several bytes."""
+        return False
+
     def labels(self, text: str) -> list[str]:
         """The pieces of a text, for display; parts that the vocabulary lacks are shown as written, not as `<unk>`.
 

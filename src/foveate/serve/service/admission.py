@@ -54,10 +54,14 @@ def cost(kind: str, texts: Sequence[str], settings: Mapping[str, Any], lengths: 
     read = sum(map(len, texts))
     if kind == "explain":  # the text itself is explained, and a target that is forced
         return EXPLAINING * (read + len(forced(settings)))
+    return read + CHARACTERS_A_TOKEN * tokens_of(settings, lengths) * len(texts)
+
+
+def tokens_of(settings: Mapping[str, Any], lengths: tuple[int, int]) -> int:
+    """The most tokens of each continuation."""
     usual, most = lengths
     tokens = settings.get("max_tokens")
-    tokens = min(tokens, most) if isinstance(tokens, int) and tokens > 0 else usual
-    return read + CHARACTERS_A_TOKEN * tokens * len(texts)
+    return min(tokens, most) if isinstance(tokens, int) and tokens > 0 else usual
 
 
 def forced(settings: Mapping[str, Any]) -> str:
@@ -95,18 +99,20 @@ class Admission:
         fade = math.exp2(-seconds / HALF_LIFE)
         self._cost, self._seconds = fade * self._cost + cost, fade * self._seconds + seconds
 
-    def admit(self, cost: int, *, streams: bool = False) -> None:
+    def admit(self, cost: int, *, alone: float = 0.0, streams: bool = False) -> None:
         """Count a request as waiting. Raises RefusedError (429) if its turn would come too late, and (422) if even an
-        idle service could not answer it before its deadline. One that streams has no deadline for the whole.
+        idle service could not answer it before its deadline: its tokens follow each other, which takes `alone` seconds
+        at least. One that streams has no deadline for the whole.
 
         An idle service admits every other request.
         """
         # A slow moment must not shut out a request that is needed for measuring again: hence the initial speed too.
         speed = max(self._initial, self.rate / self.workers)
-        if speed and cost / speed > self.limits.timeout and not streams:
+        least = max(alone, cost / speed if speed else 0.0)
+        if least > self.limits.timeout and not streams:
             raise RefusedError(
                 422,
-                f"This request would take about {cost / speed:.0f} seconds, and an answer has to be ready within "
+                f"This request would take about {least:.0f} seconds, and an answer has to be ready within "
                 f"{self.limits.timeout:g}. Divide it, or ask for fewer tokens.",
                 "too_long",
             )

@@ -14,6 +14,9 @@ class Counters:
         self.seconds = Histogram(
             "foveate_request_seconds", "time until a request was answered", ["route"], buckets=SECONDS, registry=own
         )
+        self.first = Histogram(
+            "foveate_first_part_seconds", "time until a stream began", ["run"], buckets=SECONDS, registry=own
+        )
         self.refusals = Counter("foveate_refusals", "requests without an answer, by reason", ["code"], registry=own)
         self.tokens = Counter("foveate_tokens", "tokens that models read and wrote", ["run", "side"], registry=own)
         self.unknown = Counter(

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -9,7 +10,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from foveate.serve.service.admission import Admission, Limits, cost, forced
+from foveate.serve.service.admission import Admission, Limits, cost, forced, tokens_of
 from foveate.serve.service.counter import Counters
 from foveate.serve.service.message import Card, Kind, Part, Reply
 from foveate.serve.service.model_pool import ModelPool
@@ -82,8 +83,10 @@ class Desk:
         if self.draining:
             raise unavailable("The service is closing.")
         price = cost(kind, texts, settings, card.lengths)
-        self.admission.admit(price, streams=kind == "stream")
+        alone = tokens_of(settings, card.lengths) / card.pace if card.pace and kind == "answer" else 0.0
+        self.admission.admit(price, alone=alone, streams=kind == "stream")
         self.in_flight += 1
+        started, begun = time.perf_counter(), False
         leaving = asyncio.ensure_future(_left(request))
         try:
             work = self.pool.ask(card.name, kind, list(texts), settings, self.limits.timeout, price, leaving)
@@ -95,6 +98,9 @@ class Desk:
                         self.counters.unknown.labels(card.name).inc()
                     if isinstance(part, Reply):
                         self._finished(card, part)
+                    elif part.text and not begun:
+                        begun = True
+                        self.counters.first.labels(card.name).observe(time.perf_counter() - started)
                     yield part
         finally:
             leaving.cancel()

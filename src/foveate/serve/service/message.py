@@ -45,6 +45,8 @@ class Card(msgspec.Struct, frozen=True):
     """Cost that was worked off in a second when the run was loaded."""
     lengths: tuple[int, int] = (0, 0)
     """The tokens of a continuation unless a request says how many, and the most."""
+    pace: float = 0.0
+    """The tokens of one continuation in a second, without company; 0 for a model that does not continue texts."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):

@@ -2,15 +2,15 @@
 those to other models are answered in the order of their coming, several at once.
 """
 
-import math
 import signal
 import socket
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, cast
 
 from foveate.config import permit
 from foveate.errors import FoveateError
@@ -37,6 +37,8 @@ from foveate.tasks.served import Answered, InFlight, Served, StoppedError
 
 MOST_TEXTS = 64
 """Texts that are answered together."""
+TRIES = 3
+"""The continuations that show how fast one is, so that one slow moment does not decide."""
 BEAT = 1.0
 """Seconds between two signs of life while nothing is to be done."""
 
@@ -64,6 +66,8 @@ class ModelProcess:
         self.flights: dict[str, InFlight] = {}
         self.flying: dict[int, tuple[Question, float]] = {}
         """The questions in flight, with their deadlines."""
+        self.streams: set[int] = set()
+        """The questions in flight whose answers have begun to stream."""
         self.waiting: deque[tuple[Question, float]] = deque()
         self.dropped: set[int] = set()
         self.seconds = 0.0
@@ -133,6 +137,7 @@ class ModelProcess:
         model.answer(texts, settings)
         lengths = (model.usual_length, model.most_length)
         speed = cost("answer", texts, settings, lengths) / (time.perf_counter() - started)
+        pace = max(_pace(model, text, settings) for _ in range(TRIES)) if model.usual_length else 0.0
         self.models[name] = model
         flight = model.flight()
         if flight is not None:
@@ -149,6 +154,7 @@ class ModelProcess:
             settings=model.settings,
             speed=speed,
             lengths=lengths,
+            pace=pace,
         )
 
     def _read(self) -> None:
@@ -166,17 +172,19 @@ class ModelProcess:
                     return
 
     def _next(self) -> list[tuple[Question, float]]:
-        """The oldest question, and all others that can be answered together with it, with their deadlines."""
+        """The oldest question, and all others that can be answered together with it, with their deadlines. Those that
+        are answered in flight join it together.
+        """
         self._discard()
         if not self.waiting:
             return []
         first, _ = self.waiting[0]
-        most = math.inf if self._flies(first) else MOST_TEXTS
+        flies = self._flies(first)
         together, others, texts = [], deque[tuple[Question, float]](), 0
         for question, until in self.waiting:
             alike = question.kind == first.kind == "answer" and question.run == first.run
-            alike = alike and question.settings == first.settings and texts + len(question.texts) <= most
-            if question is first or alike:
+            alike = alike and question.settings == first.settings and texts + len(question.texts) <= MOST_TEXTS
+            if question is first or (self._flies(question) if flies else alike):
                 together.append((question, until))
                 texts += len(question.texts)
             else:
@@ -186,13 +194,17 @@ class ModelProcess:
 
     def _flies(self, question: Question) -> bool:
         """Whether a question is answered in flight."""
-        return question.kind == "answer" and not question.settings and question.run in self.flights
+        flight = self.flights.get(question.run)
+        return flight is not None and flight.serves(question.kind, question.settings)
 
     def _board(self, question: Question, until: float) -> None:
         """Let a question join those in flight."""
+        tell = partial(self._tell, question.number) if question.kind == "stream" else None
         try:
-            self.flights[question.run].admit(question.number, question.texts)
+            self.flights[question.run].admit(question.number, question.texts, question.settings, tell)
             self.flying[question.number] = question, until
+            if tell is not None:
+                self._say_unknown(question)
         except Exception as error:
             self.send(Refusal(question.number, *_reason(error)))
 
@@ -200,18 +212,23 @@ class ModelProcess:
         """Go one token further with all questions to a run. If that fails, each is answered by itself."""
         started = time.perf_counter()
         try:
-            complete = [(each, answers, self._unknown(self.flying[each][0])) for each, answers in flight.tick()]
+            complete = [(each, answers, self._not_said(self.flying[each][0])) for each, answers in flight.tick()]
         except Exception as error:
             if not isinstance(error, FoveateError):  # alone, each question may succeed: the log keeps the reason
                 print(described(error), file=sys.stderr, flush=True)
             self.flights[name] = cast(InFlight, self.models[name].flight())
             for question in [question for question, _ in self.flying.values() if question.run == name]:
                 del self.flying[question.number]
-                self._answer([question])
+                if question.number in self.streams:
+                    self.streams.discard(question.number)
+                    self.send(Refusal(question.number, *_reason(error)))
+                else:
+                    self._answer([question])
             return
         self.seconds += time.perf_counter() - started
         for number, answers, unknown in complete:
             question, _ = self.flying.pop(number)
+            self.streams.discard(number)
             self._reply(question, answers, question.cost, self.seconds, unknown)
             self.seconds = 0.0
 
@@ -219,8 +236,10 @@ class ModelProcess:
         """Forget the questions whose answer nobody waits for."""
         now, others = time.monotonic(), deque[tuple[Question, float]]()
         for question, until in list(self.flying.values()):
-            if question.number in self.dropped or until <= now:
+            late = until <= now and question.number not in self.streams  # a stream may take longer than the deadline
+            if question.number in self.dropped or late:
                 del self.flying[question.number]
+                self.streams.discard(question.number)
                 self.flights[question.run].drop(question.number)
                 if question.number not in self.dropped:
                     self.send(Refusal(question.number, 504, "The deadline has passed."))
@@ -242,7 +261,7 @@ class ModelProcess:
         try:
             with interruptible(lambda: self._require_waiting(questions)):
                 answers = self._answers(questions)
-            unknown = [() if question.kind == "stream" else self._unknown(question) for question in questions]
+            unknown = [self._not_said(question) for question in questions]
         except StoppedError:
             self.dropped.difference_update(question.number for question in questions)
             return
@@ -272,6 +291,15 @@ class ModelProcess:
         words = (word for text in question.texts for word in model.strange(text, question.settings))
         return tuple(dict.fromkeys(words))
 
+    def _not_said(self, question: Question) -> tuple[str, ...]:
+        """`_unknown`, unless a stream has said it in its first part."""
+        return () if question.kind == "stream" else self._unknown(question)
+
+    def _say_unknown(self, question: Question) -> None:
+        """Begin a stream with the words or characters that the model does not know."""
+        if unknown := self._unknown(question):
+            self.send(Part(question.number, "", unknown))
+
     def _answers(self, questions: Sequence[Question]) -> list[Answered]:
         if not questions:
             return []
@@ -280,8 +308,7 @@ class ModelProcess:
         if first.kind == "explain":
             return [Answered(model.explain(text, first.settings)) for text in first.texts]
         if first.kind == "stream":
-            if unknown := self._unknown(first):
-                self.send(Part(first.number, "", unknown))
+            self._say_unknown(first)
             return [model.stream(first.texts[0], first.settings, lambda part: self._tell(first.number, part))]
         texts = [text for question in questions for text in question.texts]
         return model.answer(texts, first.settings)
@@ -292,10 +319,22 @@ class ModelProcess:
             raise StoppedError
 
     def _tell(self, number: int, part: str) -> None:
-        if number in self.dropped or self.ended:
+        """Send a part of a stream. Raises StoppedError where nobody waits for more; what is in flight is dropped before
+        the next tick instead.
+        """
+        if number in self.flying:
+            self.streams.add(number)
+        elif number in self.dropped or self.ended:
             raise StoppedError
         if part:
             self.send(Part(number, part))
+
+
+def _pace(model: Served, text: str, settings: Mapping[str, Any]) -> float:
+    """The tokens of one continuation in a second."""
+    started = time.perf_counter()
+    (alone,) = model.answer([text], settings)
+    return alone.written / (time.perf_counter() - started)
 
 
 def _reason(error: Exception) -> tuple[int, str]:

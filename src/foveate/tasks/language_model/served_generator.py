@@ -1,13 +1,15 @@
 """A language model behind an address."""
 
 from collections.abc import Mapping, Sequence
-from copy import copy
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
-from foveate.decode import DecodeConfig, GreedyConfig, SampleConfig
+from foveate.decode import GreedyConfig, SampleConfig
 from foveate.errors import UsageError
+from foveate.interruption import ask
+from foveate.tasks.language_model.continuation_flight import Addition, ContinuationFlight
 from foveate.tasks.language_model.use import Generator
-from foveate.tasks.served import Answered, Served, Tell, numbered, real, require_settings, whole
+from foveate.tasks.served import Answered, Served, Tell, real, require_settings, whole
 
 MOST_STOPS = 16
 
@@ -24,81 +26,96 @@ class ServedGenerator(Served):
 
     def answer(self, texts: Sequence[str], settings: Mapping[str, Any]) -> list[Answered]:
         """`{"text": …, "finished": …}`, without the prompt; `finished` is false at the limit of tokens."""
-        return numbered(texts, lambda text: self.stream(text, settings, lambda part: None))
+        return self._answered(texts, settings, None)
 
     def stream(self, text: str, settings: Mapping[str, Any], tell: Tell) -> Answered:
-        require_settings(settings, self.settings)
-        config, ends = _sampling(settings), _ends(settings)
-        length = whole(settings, "max_tokens", self.usual_length, self.most_length)
-        if self.reader.model.max_length is not None:
-            length = max(min(length, self.reader.model.max_length - len(self.reader.ids(text)) + 1), 1)
-        writing = _Writing(self.reader, text, ends, tell)
-        try:
-            (done,) = writing.generator.generate(text, config=config, length=length)
-        except _EndError:
-            return Answered({"text": writing.text, "finished": True}, self.tokens(text), len(writing.tokens))
-        whole_text, ended = _cut(done.text, ends)
-        writing.finish(whole_text)
-        finished = ended or done.hypothesis.finished
-        return Answered({"text": whole_text, "finished": finished}, self.tokens(text), len(done.hypothesis.tokens))
+        (answer,) = self._answered([text], settings, tell)
+        return answer
+
+    def flight(self) -> "GenerationFlight":
+        return GenerationFlight(self)
 
     def summary(self, text: str) -> dict[str, Any]:
         """An explanation is of the text itself, which nothing is added to."""
         return {"text": text}
 
-
-class _EndError(Exception):
-    """A text that ends the continuation was written."""
-
-
-class _Writing:
-    """Follows the tokens that a model reads while it decodes one continuation, and tells their text."""
-
-    def __init__(self, generator: Generator, prompt: str, ends: Sequence[str], tell: Tell) -> None:
-        self.generator = copy(generator)
-        self.generator.model = _Overheard(generator.model, self._next)
-        self.read, self.ends, self.tell = generator.ids(prompt), ends, tell
-        self.tokens: list[int] = []
-        self.text = ""
-        self._begun = False
-
-    def finish(self, text: str) -> None:
-        """Tell the rest of the text."""
-        if len(text) > len(self.text):
-            self.tell(text[len(self.text) :])
-        self.text = text
-
-    def _next(self, token: int) -> None:
-        if not self._begun:  # the last token of the prompt
-            self._begun = True
-            return
-        self.tokens.append(token)
-        text, ended = _cut(self.generator.text_after(self.read, self.tokens), self.ends)
-        if ended:
-            self.finish(text)
-            raise _EndError
-        # A text may begin with a part of a letter, or with a part of an end.
-        overlap = max((_overlap(text, end) for end in self.ends), default=0)
-        text = text[: len(text) - overlap].rstrip("\ufffd")
-        if text.startswith(self.text):
-            self.finish(text)
+    def _answered(self, texts: Sequence[str], settings: Mapping[str, Any], tell: Tell | None) -> list[Answered]:
+        """The answers of a flight of its own."""
+        flight = self.flight()
+        flight.admit(0, texts, settings, tell)
+        complete = dict[int, list[Answered]]()
+        while flight.busy:
+            ask()
+            complete |= flight.tick()
+        return complete[0]
 
 
-class _Overheard:
-    """A language model whose tokens of one row are told before each step."""
+class GenerationFlight:
+    """Continuations in flight, each with settings of its own."""
 
-    def __init__(self, model: Any, tell: Any) -> None:
-        self._model, self._tell = model, tell
+    def __init__(self, served: ServedGenerator) -> None:
+        self.served = served
+        self._flight = ContinuationFlight(served.reader)
+        self._questions: dict[int, _Question] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+    @property
+    def busy(self) -> bool:
+        return bool(self._questions)
 
-    def step(self, state: Any, token: Any) -> Any:
-        self._tell(int(token[0]))
-        return self._model.step(state, token)
+    def serves(self, kind: str, settings: Mapping[str, Any]) -> bool:
+        return kind in ("answer", "stream")
+
+    def admit(
+        self, number: int, texts: Sequence[str], settings: Mapping[str, Any] | None = None, tell: Tell | None = None
+    ) -> None:
+        settings = {} if settings is None else settings
+        require_settings(settings, self.served.settings)
+        config, ends = _search(settings), _ends(settings)
+        length = whole(settings, "max_tokens", self.served.usual_length, self.served.most_length)
+        names = [(number, place) for place in range(len(texts))]
+        read = self._flight.admit(names, texts, config=config, length=length, ends=ends)
+        self._questions[number] = _Question(read, tell)
+
+    def drop(self, number: int) -> None:
+        question = self._questions.pop(number, None)
+        if question is not None:
+            self._flight.drop([(number, place) for place in range(len(question.read))])
+
+    def tick(self) -> list[tuple[int, list[Answered]]]:
+        for addition in self._flight.tick():
+            number, place = cast(tuple[int, int], addition.name)
+            question = self._questions[number]
+            if question.tell is not None and addition.text:
+                question.tell(addition.text)
+            if addition.complete is not None:
+                question.answers[place] = _answer(addition, question.read[place])
+        complete = [number for number, question in self._questions.items() if question.is_complete]
+        return [(number, self._questions.pop(number).in_order()) for number in complete]
 
 
-def _sampling(settings: Mapping[str, Any]) -> DecodeConfig:
+@dataclass
+class _Question:
+    read: list[int]
+    """The tokens of each prompt."""
+    tell: Tell | None
+    answers: dict[int, Answered] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.answers) == len(self.read)
+
+    def in_order(self) -> list[Answered]:
+        return [self.answers[place] for place in range(len(self.read))]
+
+
+def _answer(addition: Addition, read: int) -> Answered:
+    assert addition.complete is not None
+    finished = addition.ended or addition.complete.hypothesis.finished
+    value = {"text": addition.complete.text, "finished": finished}
+    return Answered(value, read, len(addition.complete.hypothesis.tokens))
+
+
+def _search(settings: Mapping[str, Any]) -> GreedyConfig | SampleConfig:
     """Temperature 0 is greedy decoding."""
     temperature = real(settings, "temperature", 1.0, 0.0, 2.0)
     if not temperature:
@@ -121,22 +138,3 @@ def _ends(settings: Mapping[str, Any]) -> tuple[str, ...]:
     if not isinstance(ends, list) or not all(isinstance(end, str) and end for end in ends) or len(ends) > MOST_STOPS:
         raise UsageError(f"stop is a text, or up to {MOST_STOPS} of them, which end the continuation; got {stop!r}.")
     return tuple(ends)
-
-
-def _cut(text: str, ends: Sequence[str]) -> tuple[str, bool]:
-    """A text up to the first of the ends in it, and whether there is one.
-
-    >>> _cut("one. two.", (".", "!"))
-    ('one', True)
-    """
-    places = [place for place in (text.find(end) for end in ends) if place >= 0]
-    return (text[: min(places)], True) if places else (text, False)
-
-
-def _overlap(text: str, end: str) -> int:
-    """The number of letters at the text's end that begin `end`.
-
-    >>> _overlap("so --", "---")
-    2
-    """
-    return next((size for size in range(min(len(end) - 1, len(text)), 0, -1) if text.endswith(end[:size])), 0)

@@ -13,7 +13,8 @@ from jaxtyping import Int
 from foveate.data.batch import Batch
 from foveate.data.text import require_texts
 from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, HuggingFaceTokeniser, Tokeniser
-from foveate.decode import DecodeConfig, Hypothesis, SampleConfig, beam_size, decode
+from foveate.data.tokeniser.running_text import RunningText
+from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, Prompt, SampleConfig, beam_size, decode
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
@@ -142,15 +143,7 @@ class Generator(Looking):
         self, prompt: str, config: DecodeConfig, count: int, first: int, length: int | None, lines: int | None
     ) -> list[Continuation]:
         read = self.ids(prompt)
-        limit = config.max_length if length is None else length
-        if self.model.max_length is not None:
-            limit = min(limit, self.model.max_length - len(read) + 1)
-        if limit < 1:
-            raise DataError(
-                f"The prompt has {len(read) - self.unwritten} tokens, but the model has {self.model.max_length} "
-                "positions for it and what follows. Shorten the prompt; nothing is cut off silently."
-            )
-        config, end = self._ending(config, limit, lines)
+        config, end = self._ending(config, self._limit(read, config, length), lines)
         groups = decode(
             self.model,
             self.model.start(Batch.of([read[:-1]] * count), beam_size(config)),
@@ -163,6 +156,36 @@ class Generator(Looking):
         return [
             Continuation(prompt, self._text(read, best, lines), best) for hypotheses in groups for best in hypotheses
         ]
+
+    def prompt(self, text: str, config: DecodeConfig | None, *, length: int | None = None, example: int = 0) -> Prompt:
+        """A prompt for batches in flight, which is continued as by `generate`.
+
+        Raises UsageError for beam search, DataError as `generate` does.
+        """
+        read, config = self.ids(text), self.config if config is None else config
+        config, end = self._ending(config, self._limit(read, config, length), None)
+        if isinstance(config, BeamConfig):
+            raise UsageError(
+                "Texts in flight are continued greedily or by sampling, and this model's configuration has beam "
+                "search. Give another one: config=SampleConfig()."
+            )
+        return Prompt(tokens=read, config=config, end=end, example=example)
+
+    def running(self, read: Sequence[int]) -> RunningText:
+        """The text of tokens that will come after those that were read."""
+        return RunningText(self._written, read, is_partial=self.tokeniser.is_partial)
+
+    def _limit(self, read: Sequence[int], config: DecodeConfig, length: int | None) -> int:
+        """The most tokens of a continuation, for which the model has positions."""
+        limit = config.max_length if length is None else length
+        if self.model.max_length is not None:
+            limit = min(limit, self.model.max_length - len(read) + 1)
+        if limit < 1:
+            raise DataError(
+                f"The prompt has {len(read) - self.unwritten} tokens, but the model has {self.model.max_length} "
+                "positions for it and what follows. Shorten the prompt; nothing is cut off silently."
+            )
+        return limit
 
     def _ending(self, config: DecodeConfig, limit: int, lines: int | None) -> tuple[DecodeConfig, int]:
         """The settings that decode at most `limit` tokens, and the token that ends a continuation."""
@@ -250,7 +273,11 @@ class Generator(Looking):
         return self._decoded([*read, *tokens]).removeprefix(self._decoded([*read]))
 
     def _decoded(self, tokens: list[int]) -> str:
-        return text_of(self.tokeniser, tokens[1:])
+        return self._written(tokens[1:])
+
+    def _written(self, tokens: list[int]) -> str:
+        """The text of consecutive tokens."""
+        return text_of(self.tokeniser, tokens)
 
 
 class GuestGenerator(Generator):
@@ -302,4 +329,7 @@ class GuestGenerator(Generator):
         return [*self.tokeniser.pieces(read[: len(read) - len(labels)]), *labels]
 
     def _decoded(self, tokens: list[int]) -> str:
+        return self._written(tokens)
+
+    def _written(self, tokens: list[int]) -> str:
         return self.tokeniser.decode(tokens)

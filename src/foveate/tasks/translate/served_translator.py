@@ -1,7 +1,7 @@
 """A translator behind an address."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,7 @@ from foveate.data.tokeniser import Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, GreedyConfig
 from foveate.errors import UsageError
 from foveate.inspect import Trace
-from foveate.tasks.served import Answered, Served, require_settings, whole
+from foveate.tasks.served import Answered, Served, Tell, require_settings, whole
 from foveate.tasks.translate.paragraph import Paragraph, ParagraphTranslator
 from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_flight import TranslationFlight
@@ -101,12 +101,17 @@ class ServedFlight:
     def busy(self) -> bool:
         return bool(self._questions)
 
-    def admit(self, number: int, texts: Sequence[str]) -> None:
+    def serves(self, kind: str, settings: Mapping[str, Any]) -> bool:
+        return kind in ("answer", "stream") and not settings
+
+    def admit(
+        self, number: int, texts: Sequence[str], settings: Mapping[str, Any] | None = None, tell: Tell | None = None
+    ) -> None:
         sentences = self.served.paragraphs.sentences
         lines = [[(line, sentences(line) if is_spoken(line) else []) for line in text.split("\n")] for text in texts]
         flat = [sentence.strip() for text in lines for _, parts in text for sentence in parts]
         self._flight.admit([(number, place) for place in range(len(flat))], flat)
-        self._questions[number] = _Question(lines, [None] * len(flat))
+        self._questions[number] = _Question(lines, [None] * len(flat), tell)
 
     def drop(self, number: int) -> None:
         question = self._questions.pop(number, None)
@@ -117,15 +122,15 @@ class ServedFlight:
         for name, translation in self._flight.tick():
             number, place = cast(tuple[int, int], name)
             self._questions[number].parts[place] = translation
+        for question in self._questions.values():
+            question.tell_lines()
         complete = [number for number, question in self._questions.items() if None not in question.parts]
         return [(number, self._answered(self._questions.pop(number))) for number in complete]
 
     def _answered(self, question: "_Question") -> list[Answered]:
         parts = iter(cast(list[Translation], question.parts))
         return [
-            self.served.joined(
-                [(line, Paragraph.of(line, cut, tuple(islice(parts, len(cut)))) if cut else None) for line, cut in text]
-            )
+            self.served.joined([(line, _paragraph(line, cut, islice(parts, len(cut)))) for line, cut in text])
             for text in question.lines
         ]
 
@@ -136,6 +141,26 @@ class _Question:
     """The lines of each text with their sentences; none for a line that is not translated."""
     parts: list[Translation | None]
     """The translations of all sentences, as far as they are complete."""
+    tell: Tell | None
+    line: int = 0
+    """The next line to be told, and its first sentence."""
+    part: int = 0
+
+    def tell_lines(self) -> None:
+        """Tell the lines of a text that streams, as far as all lines before them are complete, too."""
+        while self.tell is not None and self.line < len(self.lines[0]):
+            line, cut = self.lines[0][self.line]
+            parts = self.parts[self.part : self.part + len(cut)]
+            if None in parts:
+                return
+            paragraph = _paragraph(line, cut, cast(list[Translation], parts))
+            self.tell("\n" * (self.line > 0) + (line if paragraph is None else paragraph.text))
+            self.line, self.part = self.line + 1, self.part + len(cut)
+
+
+def _paragraph(line: str, sentences: Sequence[str], parts: Iterable[Translation]) -> Paragraph | None:
+    """The translation of a line; None for one that stays as it is."""
+    return Paragraph.of(line, sentences, tuple(parts)) if sentences else None
 
 
 def is_spoken(line: str) -> bool:
