@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"At {arguments.address} everybody who reaches this machine could ask. Give --api-key-file with a key, or "
             "leave --address out: then only this machine can."
         )
-    run(service, note=tell, log=(lambda line: None) if arguments.quiet else printed)
+    run(service, note=tell, log=None if arguments.quiet else printed)
     return 0
 
 

@@ -94,3 +94,25 @@ def test_what_no_process_can_answer_before_its_deadline_is_refused_even_by_an_id
     for _ in range(100):
         admission.measured(1000, 1.0)
     admission.admit(3000)
+
+
+def test_a_service_is_full_from_a_refusal_until_some_is_answered() -> None:
+    admission = Admission(Limits(wait=2.0))
+    admission.begin(100.0)
+    assert not admission.is_full
+    for _ in range(19):
+        admission.admit(10)
+    with pytest.raises(RefusedError):
+        admission.admit(100)
+    assert not admission.is_full, "shorter ones are still admitted"
+    admission.admit(10)
+    with pytest.raises(RefusedError) as refusal:
+        admission.admit(1)
+    assert admission.is_full
+    assert admission.busy(1).reason == refusal.value.reason
+    admission.release(9)
+    assert admission.is_full, "others need not be read for so little"
+    admission.release(1)
+    assert not admission.is_full
+    admission.admit(10)
+    assert not admission.is_full, "nobody was refused since"

@@ -123,3 +123,25 @@ def test_a_path_that_does_not_exist_has_a_neighbour_and_another_method_is_named(
     assert "'/v2/models/NAME/infer'" in deep.json()["error"]
     assert (translate.status_code, translate.json()) == (405, {"error": "This path is for POST."})
     assert languages.json() == {"error": "This path is for GET and HEAD."}
+
+
+def test_a_full_service_refuses_without_reading_whatever_asks_a_model(desk: Desk) -> None:
+    """Questions about the service are answered."""
+    desk.admission.begin(1000.0)
+    desk.admission.admit(60)
+    with pytest.raises(RefusedError):
+        desk.admission.admit(1)
+
+    async def ask() -> list[httpx.Response]:
+        transport: Any = httpx.ASGITransport(application(desk, Keyring(), Door(None), None))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            asked = [await client.post(path, content=b"{") for path in ("/translate", "/v1/completions", "/detect")]
+            return [*asked, await client.get("/health/live"), await client.get("/metrics")]
+
+    translate, completions, detect, live, metrics = asyncio.run(ask())
+    assert (translate.status_code, completions.status_code) == (429, 429)
+    assert int(translate.headers["retry-after"]) > 0
+    assert "busy" in translate.json()["error"]
+    assert completions.json()["error"]["code"] == "overloaded"
+    assert (detect.status_code, live.status_code) == (400, 200)
+    assert 'foveate_refusals_total{code="overloaded"} 2.0' in metrics.text

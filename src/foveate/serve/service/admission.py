@@ -18,6 +18,8 @@ HALF_LIFE = 5.0
 COMPANY = 8
 """Texts that show the speed of the models when they are answered together."""
 CHARACTERS_A_TOKEN = 4
+AGAIN = 0.95
+"""The share of the patience that may be waited for after which a full service reads requests again."""
 EXPLAINING = 4
 """An explanation costs as much as this many answers."""
 
@@ -79,6 +81,14 @@ class Admission:
         """The cost of the admitted requests without an answer."""
         self._cost = self._seconds = 0.0
         self._initial = 0.0
+        self._full = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a request was refused and not much has been answered since, so that others need not be read."""
+        if self._full and self.waiting <= AGAIN * self.rate * self._patience:
+            self._full = False
+        return self._full
 
     @property
     def rate(self) -> float:
@@ -116,17 +126,24 @@ class Admission:
                 f"{self.limits.timeout:g}. Divide it, or ask for fewer tokens.",
                 "too_long",
             )
-        patience = min(self.limits.timeout / 2, self.limits.wait)
-        if self.waiting and self.rate:
-            late = (self.waiting + cost) / self.rate - patience
-            if late > 0:
-                raise RefusedError(
-                    429,
-                    f"The service is busy: this request would wait {late + patience:.1f} seconds. Try again later.",
-                    "overloaded",
-                    {"retry-after": str(max(1, math.ceil(late)))},
-                )
+        if self.waiting and self.rate and (self.waiting + cost) / self.rate > self._patience:
+            self._full = True
+            raise self.busy(cost)
         self.waiting += cost
+
+    def busy(self, cost: int = 0) -> RefusedError:
+        """The refusal (429) of a request."""
+        wait = (self.waiting + cost) / self.rate
+        return RefusedError(
+            429,
+            f"The service is busy: this request would wait {wait:.1f} seconds. Try again later.",
+            "overloaded",
+            {"retry-after": str(max(1, math.ceil(wait - self._patience)))},
+        )
+
+    @property
+    def _patience(self) -> float:
+        return min(self.limits.timeout / 2, self.limits.wait)
 
     def release(self, cost: int) -> None:
         """A request was answered, or nobody waits for it any more."""

@@ -49,6 +49,8 @@ UNKNOWN = "x-foveate-unknown"
 """The header that names what the model does not know."""
 MOST_UNKNOWN, LONGEST_UNKNOWN = 8, 40
 """Words or characters in it, and the letters of a word."""
+UNASKING = frozenset({"/detect", "/admin/reload"})
+"""Paths for POST that ask no model."""
 CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 
 
@@ -60,16 +62,16 @@ class Door:
     origins: frozenset[str] = frozenset()
 
 
-def application(desk: Desk, keys: Keyring, door: Door, log: Callable[[str], None]) -> "Gate":
-    """The ASGI application."""
+def application(desk: Desk, keys: Keyring, door: Door, log: Callable[[str], None] | None) -> "Gate":
+    """The ASGI application. `log` receives a line for each request."""
     routes = [
-        *_own(desk, keys),
-        *libre_translate.routes(desk, keys),
+        *libre_translate.routes(desk, keys),  # the first are found soonest
+        *own_interface.routes(desk, keys),
         *kserve.routes(desk, keys),
         *open_ai.routes(desk, keys),
-        *own_interface.routes(desk, keys),
         *open_inference.routes(desk, keys),
         *hugging_face_shape.routes(desk, keys),
+        *_own(desk, keys),
     ]
     handlers: dict[Any, Any] = {
         RefusedError: _refused,
@@ -141,9 +143,11 @@ def _own(desk: Desk, keys: Keyring) -> Iterable[Route]:
 
 
 class Gate:
-    """Checks Host and Origin, adds headers, gives each request a number, counts it and logs it without its text."""
+    """Checks Host and Origin, refuses what a full service cannot answer, adds headers, gives each request a number,
+    counts it and logs it without its text.
+    """
 
-    def __init__(self, app: Starlette, desk: Desk, door: Door, log: Callable[[str], None]) -> None:
+    def __init__(self, app: Starlette, desk: Desk, door: Door, log: Callable[[str], None] | None) -> None:
         self.app, self.desk, self.door, self.log = app, desk, door, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -180,12 +184,14 @@ class Gate:
         try:
             await app(scope, receive, sent)
         except Exception as error:  # Starlette has answered 500, and raises again
-            self.log(json.dumps({"id": number, "error": described(error)}))
+            if self.log is not None:
+                self.log(json.dumps({"id": number, "error": described(error)}))
         route = getattr(scope.get("route"), "name", None) or "none"
         seconds = time.perf_counter() - started
         self.desk.counters.requests.labels(route, str(status)).inc()
         self.desk.counters.seconds.labels(route).observe(seconds)
-        self.log(_line(request, route, status, seconds, number))
+        if self.log is not None:
+            self.log(_line(request, route, status, seconds, number))
 
     def _refusal(self, request: Request) -> Response | None:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
@@ -199,7 +205,15 @@ class Gate:
             headers = request.headers.get("access-control-request-headers", "")  # OpenAI's client has some of its own
             allowed = {"access-control-allow-methods": "GET, POST", "access-control-allow-headers": headers}
             return Response(status_code=204, headers=allowed)
+        if self._is_full_for(request):  # unread: the more are refused, the less each of them may cost
+            refused = self.desk.admission.busy()
+            _count(request, refused.code)
+            return shown(request, refused)
         return None
+
+    def _is_full_for(self, request: Request) -> bool:
+        asks = request.method == "POST" and request.scope["path"] not in UNASKING
+        return asks and self.desk.admission.is_full and not self.desk.draining
 
 
 def listed(unknown: Sequence[str]) -> str:

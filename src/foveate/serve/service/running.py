@@ -39,7 +39,7 @@ class Service:
         return self.address in ("127.0.0.1", "localhost", "::1")
 
 
-def run(service: Service, *, note: Callable[[str], None], log: Callable[[str], None]) -> None:
+def run(service: Service, *, note: Callable[[str], None], log: Callable[[str], None] | None) -> None:
     """Serve until SIGTERM or Ctrl-C; then no request is admitted, and those that were are answered.
 
     Raises SetupError where the address is in use or a run cannot be loaded.
@@ -52,7 +52,7 @@ def run(service: Service, *, note: Callable[[str], None], log: Callable[[str], N
     asyncio.run(_run(service, note, log))
 
 
-async def _run(service: Service, note: Callable[[str], None], log: Callable[[str], None]) -> None:
+async def _run(service: Service, note: Callable[[str], None], log: Callable[[str], None] | None) -> None:
     listener = _listening(service.address, service.port)
     pool = ModelPool(service.setup, service.processes, note)
     try:
