@@ -35,6 +35,8 @@ HANGS = 60.0
 """Seconds after which a request without an answer counts as hanging."""
 REST = 3.0
 """Seconds without requests before memory is read: a process that rests gives free memory back."""
+SETTLED = 4.0
+"""Seconds after which a spare process is loaded."""
 BACK = 5.0
 GROWTH = 0.05
 
@@ -141,13 +143,28 @@ def orphaned(arguments: argparse.Namespace) -> Line:
     )
 
 
+def spared(arguments: argparse.Namespace) -> Line:
+    """kill −9 of the model process that answers, while a spare one is loaded."""
+    return _killed(
+        arguments,
+        "kill −9 of the model process under load, with `--spare`",
+        lambda running: running.children[:1],
+        arguments.kills,
+        "--spare",
+    )
+
+
 def _killed(
-    arguments: argparse.Namespace, name: str, victims: Callable[[ServiceProcess], list[int]], kills: int
+    arguments: argparse.Namespace,
+    name: str,
+    victims: Callable[[ServiceProcess], list[int]],
+    kills: int,
+    *options: str,
 ) -> Line:
     async def attack(running: ServiceProcess, load: "Load") -> list[float]:
         back = []
         for _ in range(kills):
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(SETTLED if options else 1.5)
             moment = time.monotonic()
             for victim in victims(running):
                 os.kill(victim, signal.SIGKILL)
@@ -156,13 +173,13 @@ def _killed(
             back.append(time.monotonic() - moment)
         return back
 
-    load, back = _under_load(attack)
+    load, back = _under_load(attack, *options)
     counts = load.counts()
     return Line(
         name,
         f"{kills} times, 16 clients, {len(load.answers):,} requests",
         f"{counts[200]:,} answered, {counts[503]:,} × 503, {load.strange} others; back after "
-        f"{', '.join(f'{seconds:.1f}' for seconds in back)} s",
+        f"{', '.join(f'{seconds:.2f}' for seconds in back)} s",
         not load.strange and max(back) < BACK,
         {"back": back, "statuses": {str(key): value for key, value in counts.items()}},
     )
@@ -235,7 +252,7 @@ class Load:
 
 
 def _under_load(
-    attack: Callable[[ServiceProcess, Load], Awaitable[list[float]]],
+    attack: Callable[[ServiceProcess, Load], Awaitable[list[float]]], *options: str
 ) -> tuple[Load, list[float]]:
     async def whole(running: ServiceProcess) -> tuple[Load, list[float]]:
         load = Load(Client(running.address))
@@ -248,7 +265,7 @@ def _under_load(
         load.client.close()
         return load, seconds
 
-    with ServiceProcess("en-fr", *PATIENT) as running:
+    with ServiceProcess("en-fr", *PATIENT, *options) as running:
         return asyncio.run(whole(running))
 
 
@@ -309,6 +326,7 @@ LINES: dict[str, Callable[[argparse.Namespace], Line]] = {
     "malformed": malformed,
     "drain": drain,
     "killed": killed,
+    "spared": spared,
     "orphaned": orphaned,
     "reload": reload,
     "training": training,

@@ -29,6 +29,9 @@ admitted, and ends. A request that would wait too long for its turn is refused a
     parser.add_argument(
         "--processes", type=count, default=1, metavar="N", help="processes that hold the models, each all of them (1)"
     )
+    parser.add_argument(
+        "--spare", action="store_true", help="keep one more process loaded, which takes the place of one that dies"
+    )
     parser.add_argument("--api-key-file", metavar="FILE", help="only requests with a key of this file, one in a line")
     parser.add_argument(
         "--allow-origin", action="append", default=[], metavar="URL", help="pages of this origin may ask; repeatable"
@@ -76,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         address=arguments.address,
         port=arguments.port,
         processes=arguments.processes,
+        spare=arguments.spare,
         keys=keys,
         origins=tuple(arguments.allow_origin),
         limits=Limits(timeout=arguments.timeout, wait=arguments.wait),

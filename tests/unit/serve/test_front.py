@@ -135,8 +135,8 @@ def test_a_full_service_refuses_without_reading_whatever_asks_a_model(desk: Desk
     async def ask() -> list[httpx.Response]:
         transport: Any = httpx.ASGITransport(application(desk, Keyring(), Door(None), None))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            asked = [await client.post(path, content=b"{") for path in ("/translate", "/v1/completions", "/detect")]
-            return [*asked, await client.get("/health/live"), await client.get("/metrics")]
+            posts = [await client.post(path, content=b"{") for path in ("/translate", "/v1/completions", "/detect")]
+            return [*posts, await client.get("/health/live"), await client.get("/metrics")]
 
     translate, completions, detect, live, metrics = asyncio.run(ask())
     assert (translate.status_code, completions.status_code) == (429, 429)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.requests import Request
 
@@ -194,11 +195,11 @@ def threads() -> Iterator[Threads]:
 Test = Callable[[Desk], Coroutine[Any, Any, None]]
 
 
-def run(threads: Threads, test: Test, *, processes: int = 1, timeout: float = 20.0) -> None:
+def run(threads: Threads, test: Test, *, processes: int = 1, timeout: float = 20.0, spare: bool = False) -> None:
     """Let a test use a service with these processes."""
 
     async def whole() -> None:
-        pool = ModelPool(Setup(()), processes, note=lambda sentence: None)
+        pool = ModelPool(Setup(()), processes, note=lambda sentence: None, spare=spare)
         pool.nursery = threads
         await pool.begin()
         desk = Desk(pool, Limits(timeout=timeout, wait=1000.0))
@@ -553,3 +554,54 @@ def test_what_the_model_does_not_know_is_said_and_counted(threads: Threads, kind
         assert b'foveate_unknown_total{run="loud"} 1.0' in desk.measure()
 
     run(threads, test)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_pool, "PAUSES", (0.0, 0.01, 0.05, 0.05))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_spare_process_takes_the_place_of_one_that_dies_at_once(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        pool = desk.pool
+        for death in range(3):
+            await until(lambda: pool.spare is not None)
+            spare, before = pool.spare, len(threads.processes)
+            (host,) = pool.hosts
+            assert host is not None
+            (serving,) = (each for each in threads.processes if not each.ended and each is not threads.processes[-1])
+            serving.connection.shutdown(socket.SHUT_RDWR)
+            await until(lambda old=host: pool.hosts != [old])  # type: ignore[misc]
+            assert pool.hosts == [spare]
+            assert len(threads.processes) == before, "it was there before"
+            assert await Client().ask(desk, "a") == ["A"]
+            assert pool.restarts == death + 1
+        await until(lambda: pool.spare is not None and threads.running() == 2)
+
+    run(threads, test, spare=True)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_spare_process_that_dies_or_has_other_weights_is_replaced(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        pool = desk.pool
+        await until(lambda: pool.spare is not None)
+        first = pool.spare
+        threads.processes[1].connection.shutdown(socket.SHUT_RDWR)
+        await until(lambda: pool.spare not in (None, first))
+        assert pool.restarts == 0
+        second, hosts = pool.spare, list(pool.hosts)
+        await pool.reload()
+        await until(lambda: pool.spare not in (None, first, second) and threads.running() == 2)
+        assert pool.hosts != hosts
+
+        assert pool.spare is not None
+        pool.spare.cards = [msgspec.structs.replace(CARD, digest="other")]  # as if the files changed while it began
+        stale, (host,) = pool.spare, pool.hosts
+        serving = threads.processes[3]
+        serving.connection.shutdown(socket.SHUT_RDWR)
+        await until(lambda: pool.hosts[0] not in (None, host, stale))
+        assert await Client().ask(desk, "a") == ["A"]
+
+    run(threads, test, spare=True)

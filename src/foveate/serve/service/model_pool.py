@@ -69,6 +69,7 @@ class ModelHost:
         self._overdue = math.inf
         self._reader = asyncio.StreamReader()
         self._writer: asyncio.StreamWriter | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._socket, self.number = connection, number
 
     @classmethod
@@ -104,8 +105,13 @@ class ModelHost:
             raise error
         raise SetupError("The model process ended while it loaded its runs. Is there enough memory?")
 
-    async def listen(self) -> None:
-        """Pass on what the process says until it ends."""
+    def listening(self) -> "asyncio.Task[None]":
+        """A task that passes on what the process says until it ends."""
+        if self._listening is None:
+            self._listening = asyncio.ensure_future(self._listen())
+        return self._listening
+
+    async def _listen(self) -> None:
         while (message := await self._receive()) is not None:
             if isinstance(message, Part | Reply | Refusal) and message.number in self.pending:
                 self.pending[message.number].said.put_nowait(message)
@@ -165,12 +171,16 @@ class ModelHost:
 
 
 class ModelPool:
-    """All model processes of a service. Each has all runs; a question goes to the one with the fewest."""
+    """All model processes of a service. Each has all runs; a question goes to the one with the fewest. A spare process
+    has its runs too, and takes the place of the first one that ends.
+    """
 
-    def __init__(self, setup: Setup, processes: int, note: Callable[[str], None]) -> None:
-        self.setup, self.note = setup, note
+    def __init__(self, setup: Setup, processes: int, note: Callable[[str], None], *, spare: bool = False) -> None:
+        self.setup, self.note, self.has_spare = setup, note, spare
         self.nursery = Nursery()
         self.hosts: list[ModelHost | None] = [None] * processes
+        self.spare: ModelHost | None = None
+        """The process that waits to take a place; None while it is started."""
         self.restarts = 0
         self._number = 0
         self._reloading = asyncio.Lock()
@@ -199,6 +209,8 @@ class ModelPool:
         for place, host in enumerate(hosts):
             self._exchange(place, host)
         self.watch(self._end_hung())
+        if self.has_spare:
+            self.watch(self._keep_spare())
 
     async def ask(
         self,
@@ -254,6 +266,8 @@ class ModelPool:
         async with self._reloading:
             for place in range(len(self.hosts)):
                 self._exchange(place, await ModelHost.begun(self.nursery, self.setup))
+            if self.spare is not None:
+                self.spare.end()  # another one is started, with the runs as they are now
 
     async def close(self) -> None:
         """End all processes; requests without an answer are refused."""
@@ -261,6 +275,8 @@ class ModelPool:
         for host in self.hosts:
             if host is not None:
                 host.end(CLOSING)
+        if self.spare is not None:
+            self.spare.end(CLOSING)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -286,19 +302,48 @@ class ModelPool:
         """Start a process again whenever it ends, until it is exchanged."""
         failures, started = 0, time.monotonic()
         while True:
-            await host.listen()
+            await host.listening()
             if self._closing or self.hosts[place] is not host:
                 return
             self.restarts += 1
-            self.note(f"Model process {host.number} ended and is started again.")
             host.end()
-            failures = 1 if time.monotonic() - started > SOUND else failures + 1
-            await asyncio.sleep(PAUSES[min(failures - 1, len(PAUSES) - 1)])
-            fresh = await self._begun(place, host)
+            fresh = self._spare_for(host)
+            if fresh is not None:
+                self.note(f"Model process {host.number} ended, and the spare one takes its place.")
+            else:
+                self.note(f"Model process {host.number} ended and is started again.")
+                failures = 1 if time.monotonic() - started > SOUND else failures + 1
+                await asyncio.sleep(PAUSES[min(failures - 1, len(PAUSES) - 1)])
+                fresh = await self._begun(place, host)
             if fresh is None:
                 return
             started = time.monotonic()
             self.hosts[place] = host = fresh
+
+    def _spare_for(self, lost: ModelHost) -> ModelHost | None:
+        """The spare process, if it is alive and has the runs of one that ended; one with other weights is replaced."""
+        spare = self.spare
+        if spare is not None and _digests(spare) != _digests(lost):
+            spare.end()
+        if spare is None or not spare.alive:
+            return None
+        self.spare = None
+        return spare
+
+    async def _keep_spare(self) -> None:
+        """Start a spare process whenever there is none: after a pause, because others have more to do."""
+        while True:
+            try:
+                spare = self.spare = await ModelHost.begun(self.nursery, self.setup)
+            except FoveateError as error:
+                self.note(f"The runs cannot be loaded: {error}")
+            else:
+                while self.spare is spare and spare.alive:
+                    await asyncio.wait({spare.listening()}, timeout=PAUSES[1])
+                if self.spare is spare:
+                    self.spare = None
+                    spare.end()
+            await asyncio.sleep(PAUSES[2])
 
     async def _begun(self, place: int, lost: ModelHost) -> ModelHost | None:
         """A process in the place of one that ended, however often it has to be started; None if the place was taken
@@ -330,6 +375,10 @@ class ModelPool:
                 if host is not None and host.alive and host.is_hung():
                     self.note("A model process does not answer and is ended.")
                     host.end()
+
+
+def _digests(host: ModelHost) -> list[tuple[str, str]]:
+    return [(card.name, card.digest) for card in host.cards]
 
 
 def _unwanted(starting: "asyncio.Future[tuple[socket.socket, int]]") -> None:

@@ -30,6 +30,8 @@ class Service:
     address: str = "127.0.0.1"
     port: int = 8080
     processes: int = 1
+    spare: bool = False
+    """Whether one more process has the runs, and takes the place of one that ends."""
     keys: Keyring = field(default_factory=Keyring)
     origins: tuple[str, ...] = ()
     limits: Limits = Limits()
@@ -54,7 +56,7 @@ def run(service: Service, *, note: Callable[[str], None], log: Callable[[str], N
 
 async def _run(service: Service, note: Callable[[str], None], log: Callable[[str], None] | None) -> None:
     listener = _listening(service.address, service.port)
-    pool = ModelPool(service.setup, service.processes, note)
+    pool = ModelPool(service.setup, service.processes, note, spare=service.spare)
     try:
         await pool.begin()
         desk = Desk(pool, service.limits)
