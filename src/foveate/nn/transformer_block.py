@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -101,6 +101,13 @@ class EncoderBlock(nn.Module):
         return self.feedforward_residual(x, self.feedforward)
 
 
+class Encoded(NamedTuple):
+    """An encoder's output for real tokens, of which each decoder block makes its own keys and values."""
+
+    hidden: Float[Tensor, "tokens model_dim"]
+    packing: Packing
+
+
 class DecoderBlock(nn.Module):
     """Causal self-attention, attention to the encoder's memory, then a feed-forward network."""
 
@@ -121,15 +128,17 @@ class DecoderBlock(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "tokens model_dim"],
-        memory: KeyValue | PackedKeyValue,
+        memory: Encoded | KeyValue | PackedKeyValue,
         *,
         at: Positions,
         memory_at: Positions,
         packing: Packing,
     ) -> Float[Tensor, "tokens model_dim"]:
-        """Process all target positions at once (teacher forcing). `memory` comes from
+        """Process all target positions at once (teacher forcing). `memory` may come from
         `cross_attention.remember_tokens`.
         """
+        if isinstance(memory, Encoded):
+            memory = self.cross_attention.remember_tokens(memory.hidden, memory.packing, packing)
         x = self.attention_residual(x, lambda x: self.attention(x, at=at, packing=packing))
         x = self.cross_residual(x, lambda x: self.cross_attention.look_up(x, memory, at=memory_at, packing=packing))
         return self.feedforward_residual(x, self.feedforward)

@@ -3,6 +3,7 @@
     step-00001000/
       model.safetensors        weights and buffers, tied ones once
       optimiser.safetensors    moments of AdamW by parameter name
+                               of several processes that hold parts of them, each has a file: model-00001-of-00004 …
       state.json               step, history of validations, counters, configuration
       MANIFEST                 digests; see `manifest`
 
@@ -13,6 +14,7 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,8 +25,9 @@ from foveate.config import build
 from foveate.errors import DataError, UsageError
 from foveate.storage import draft, manifest
 from foveate.storage.manifest import DamagedError
+from foveate.storage.portion import TensorFiles
 from foveate.storage.rounded_weight import Stored, rounded, widened
-from foveate.storage.tensor import read_tensors, stored_size, write_tensors
+from foveate.storage.tensor import read_tensors, write_tensors
 
 MODEL, OPTIMISER, STATE, FINAL = "model.safetensors", "optimiser.safetensors", "state.json", "model.json"
 FORMAT = 1
@@ -32,15 +35,21 @@ _SIZE_OF_JSON = 1_000_000
 Content = TypeVar("Content")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint, from which training can continue."""
+    """The content of a checkpoint, from which training can continue. Tensors are read when asked for."""
 
     path: Path
     step: int
     state: dict[str, Any]
-    model: dict[str, Tensor]
-    optimiser: dict[str, Tensor]
+
+    @cached_property
+    def model(self) -> dict[str, Tensor]:
+        return TensorFiles(self.path / MODEL).whole()
+
+    @cached_property
+    def optimiser(self) -> dict[str, Tensor]:
+        return TensorFiles(self.path / OPTIMISER).whole()
 
 
 class Checkpoints:
@@ -64,10 +73,20 @@ class Checkpoints:
     ) -> None:
         """Writes a checkpoint completely or not at all. Raises SetupError if the disk is full."""
         size = sum(tensor.nbytes for tensor in [*model.values(), *optimiser.values()]) + _SIZE_OF_JSON
-        with manifest.sealed_folder(self.path(step), size=size) as folder:
+        with self.draft(step, size) as folder:
             write_tensors(folder / MODEL, model)
             write_tensors(folder / OPTIMISER, optimiser)
-            manifest.write_json(folder / STATE, {"format": FORMAT, "step": step, **state})
+            self.write_state(folder.name, step, state)
+
+    def draft(
+        self, step: int, size: int, digests: Mapping[str, str] | None = None
+    ) -> contextlib.AbstractContextManager[Path]:
+        """The folder of a checkpoint that appears when the context ends without an error; see `sealed_folder`."""
+        return manifest.sealed_folder(self.path(step), size=size, digests=digests)
+
+    def write_state(self, draft: str, step: int, state: Mapping[str, Any]) -> None:
+        """Writes the state into a draft, which it names."""
+        manifest.write_json(self.folder / draft / STATE, {"format": FORMAT, "step": step, **state})
 
     def load(self, step: int) -> Checkpoint:
         """Reads a checkpoint. Raises DamagedError if it differs from its digests."""
@@ -79,13 +98,7 @@ class Checkpoints:
                 f"{path} has format {state.get('format')}, but this version of foveate reads format {FORMAT}. "
                 "Use the version that wrote it."
             )
-        return Checkpoint(
-            path=path,
-            step=step,
-            state=state,
-            model=read_tensors(path / MODEL),
-            optimiser=read_tensors(path / OPTIMISER),
-        )
+        return Checkpoint(path, step, state)
 
     def newest(self) -> Checkpoint | None:
         """The newest undamaged checkpoint, or None if the folder has no checkpoint.
@@ -104,16 +117,20 @@ class Checkpoints:
             )
         return None
 
-    def weights(self, steps: Iterable[int]) -> dict[int, dict[str, Tensor]]:
-        """The weights of the undamaged checkpoints among `steps`; `note` receives a sentence about each damaged one."""
-        weights = {}
+    def sound(self, steps: Iterable[int]) -> list[int]:
+        """The steps with an undamaged checkpoint; `note` receives a sentence about each damaged one."""
+        sound = []
         for step in steps:
             try:
                 manifest.verify(self.path(step))
-                weights[step] = read_tensors(self.path(step) / MODEL)
+                sound.append(step)
             except DamagedError as error:
                 self.note(f"Skipping the damaged checkpoint {self.path(step)}: {error}")
-        return weights
+        return sound
+
+    def files(self, step: int) -> TensorFiles:
+        """The weights of a checkpoint."""
+        return TensorFiles(self.path(step) / MODEL)
 
     def is_sound(self, step: int) -> bool:
         """Whether the checkpoint of a step exists and is undamaged."""
@@ -156,7 +173,13 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], *, source: Pa
 
     A model's `retired` lists names of weights that earlier versions saved; these are ignored.
     """
-    own, retired = model_tensors(model), getattr(model, "retired", ())
+    copy_tensors(model_tensors(model), tensors, retired=getattr(model, "retired", ()), source=source)
+
+
+def copy_tensors(
+    own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], *, retired: Collection[str] = (), source: Path | str
+) -> None:
+    """Copies tensors into those of the same names; raises DataError naming the first differences."""
     tensors = {name: tensor for name, tensor in tensors.items() if name in own or name not in retired}
     differences = [f"{name} is missing" for name in own.keys() - tensors.keys()]
     differences += [f"{name} is unknown to the model" for name in tensors.keys() - own.keys()]
@@ -182,8 +205,7 @@ def stored_weights(run: Path) -> tuple[Path, int, int] | None:
     checkpoints = Checkpoints(run / "checkpoints")
     for file in (run / MODEL, *(checkpoints.path(step) / MODEL for step in reversed(checkpoints.steps()))):
         with contextlib.suppress(DamagedError):
-            if file.is_file():
-                return file, *stored_size(file)
+            return file, *TensorFiles(file).size
     return None
 
 
@@ -315,8 +337,8 @@ def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None)
         best = read_best(run).step
         steps = sorted(steps, key=lambda step: step == best)
     for step in reversed(steps):
-        for weights in checkpoints.weights([step]).values():
-            return weights, f"checkpoint of step {step:,} (the run is not finished)"
+        if checkpoints.sound([step]):
+            return checkpoints.files(step).whole(), f"checkpoint of step {step:,} (the run is not finished)"
     raise DataError(
         f"{run} has no trained weights: neither model.json nor a sound checkpoint. Train first, or name another run."
     )

@@ -27,11 +27,14 @@ class DamagedError(DataError):
 
 
 @contextlib.contextmanager
-def sealed_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
-    """A `draft_folder` with a manifest, which is written before the folder appears."""
+def sealed_folder(target: Path, *, size: int = 0, digests: Mapping[str, str] | None = None) -> Iterator[Path]:
+    """A `draft_folder` with a manifest, which is written before the folder appears.
+
+    `digests` are those of files, by name, that other processes write and know; the caller may fill it in the context.
+    """
     with draft_folder(target, size=size) as folder:
         yield folder
-        _seal(folder)
+        _seal(folder, digests or {})
 
 
 def verify(folder: Path) -> None:
@@ -89,8 +92,11 @@ def file_digest(path: Path) -> str:
         raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def _seal(folder: Path) -> None:
-    body = "".join(f"{file_digest(path)} {path.stat().st_size} {path.name}\n" for path in sorted(folder.iterdir()))
+def _seal(folder: Path, known: Mapping[str, str]) -> None:
+    body = "".join(
+        f"{known.get(path.name) or file_digest(path)} {path.stat().st_size} {path.name}\n"
+        for path in sorted(folder.iterdir())
+    )
     (folder / MANIFEST).write_text(f"{hashlib.sha256(body.encode()).hexdigest()}\n{body}", encoding="utf-8")
 
 

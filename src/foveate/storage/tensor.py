@@ -1,12 +1,11 @@
 """Reads and writes tensors in safetensors files, which contain numbers and names, but no code."""
 
 import errno
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from foveate.storage.manifest import DamagedError
@@ -33,16 +32,6 @@ def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         apart[name] = whole.clone() if place in places else whole
         places.add(place)
     return apart
-
-
-def stored_size(path: Path) -> tuple[int, int]:
-    """The numbers of values and of tensors according to the header of a safetensors file."""
-    try:
-        with safe_open(path, "pt") as file:
-            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise DamagedError(f"{path} cannot be read as safetensors: {error}.") from None
-    return sum(map(math.prod, shapes)), len(shapes)
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:

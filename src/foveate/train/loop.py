@@ -21,18 +21,17 @@ from torch import Tensor
 from foveate import machine, native
 from foveate.config import to_dict
 from foveate.errors import UsageError
-from foveate.storage.checkpoint import STATE, Checkpoint, Checkpoints, model_tensors, restore_model, save_final
+from foveate.storage.checkpoint import MODEL, STATE, Checkpoint, Checkpoints, save_final
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import write_json
+from foveate.storage.portion import TensorFiles
 from foveate.storage.symbolic_link import require_unlinked
 from foveate.train import history as past
-from foveate.train.average import average
 from foveate.train.history import Validation
 from foveate.train.interrupt import Interrupt
 from foveate.train.log import MetricsLog, Progress, Quiet
 from foveate.train.log_window import Window
 from foveate.train.noise import noise_seed
-from foveate.train.optimiser import begin_moments, optimiser_tensors, restore_optimiser
 from foveate.train.recipe import TrainConfig
 from foveate.train.resumption import exclusive, other_rate, require_same
 from foveate.train.sharing import require_shareable
@@ -113,6 +112,7 @@ class _Run:
         self.folder, self.progress = folder, progress
         self.model = task.model
         self.updater = Updater(task, config, world)
+        self.weights = self.updater.weights
         self.checkpoints = Checkpoints(folder / "checkpoints", progress.note)
         self.step = 0
         self.updates = 0
@@ -130,9 +130,14 @@ class _Run:
 
     def begin(self, resume: bool, accept_changes: bool, accepted: Collection[str] = ()) -> None:
         """Restores the newest sound checkpoint when resuming; refuses a used folder otherwise."""
-        state = self.world.once(lambda: self._open(resume, accept_changes, accepted), during="reading the checkpoint")
-        if self.world.size > 1:
-            self._receive(state)
+        values = self.world.once(lambda: self._open(resume, accept_changes, accepted), during="reading the checkpoint")
+        checkpoint = None
+        if values:
+            checkpoint = Checkpoint(self.checkpoints.path(values["step"]), values["step"], values)
+            if not self.world.is_first:
+                self._adopt(State.read(values, checkpoint.step, checkpoint.path / STATE), values)
+        self.weights.receive(checkpoint, self.updater.optimiser)
+        self.clock = self.earlier_seconds
         self.started = time.monotonic()
         budget = self.config.max_minutes
         self.progress.begin(
@@ -158,17 +163,6 @@ class _Run:
             self.progress.tell("This run has no checkpoint yet: starting from the beginning.")
         self.log = MetricsLog(log, keep=newest.state["log_bytes"] if newest else 0)
         return newest.state if newest else None
-
-    def _receive(self, state: dict[str, Any] | None) -> None:
-        """Takes over the first process's state, weights and moments."""
-        if state and not self.world.is_first:
-            self._adopt(State.read(state, state["step"], self.checkpoints.path(state["step"]) / STATE), state)
-        self.clock = self.earlier_seconds
-        self.world.share(list(model_tensors(self.model).values()))
-        names = self.world.once(lambda: sorted(optimiser_tensors(self.updater.optimiser)))
-        begin_moments(self.updater.optimiser, names)
-        moments = optimiser_tensors(self.updater.optimiser)
-        self.world.share([moments[name] for name in names])
 
     def close(self) -> None:
         """Closes the log and the display."""
@@ -267,7 +261,7 @@ class _Run:
     def _measure(self) -> Validation:
         self.model.eval()
         started, seed = time.monotonic(), noise_seed(self.config.seed, -1 - self.step)
-        with torch.no_grad(), self.updater.autocast():
+        with torch.no_grad(), self.updater.autocast(), self.weights.gathered():
             metrics = validation_figures(self.task, self.world, self.updater.device, seed)
         self.model.train()
         self.window.pause(time.monotonic() - started)
@@ -298,12 +292,17 @@ class _Run:
         return sorted({*regular, self.step})[-self.config.average :]
 
     def _save(self) -> None:
-        self.world.once(self._write_checkpoint, during="saving a checkpoint")
-
-    def _write_checkpoint(self) -> None:
-        if self.saved == (self.step, len(self.history)):
+        now = (self.step, len(self.history))
+        if self.saved == now:
             return
-        state = {
+        started = time.monotonic()
+        self.weights.save(self.checkpoints, self.step, self.updater.optimiser, self._state)
+        self.saved = now
+        self.world.once(self._tidy, during="removing checkpoints")
+        self.window.pause(time.monotonic() - started)
+
+    def _state(self) -> dict[str, Any]:
+        return {
             "tokens": self.tokens,
             "seconds": self.seconds,
             "history": [entry.to_dict() for entry in self.history],
@@ -316,14 +315,10 @@ class _Run:
             "native": native.in_use(),
             "world": self.world.size,
         }
-        started = time.monotonic()
-        self.checkpoints.save(
-            self.step, model=model_tensors(self.model), optimiser=optimiser_tensors(self.updater.optimiser), state=state
-        )
-        self.saved = (self.step, len(self.history))
+
+    def _tidy(self) -> None:
         self._name_best()
         self.checkpoints.prune(self.config.keep, {*self._best_steps(), *self._last_steps()})
-        self.window.pause(time.monotonic() - started)
 
     def _name_best(self) -> None:
         best = past.best(self.history)
@@ -342,10 +337,8 @@ class _Run:
             world=self.world.size,
         ):
             self.progress.note(sentence)
-        restore_model(self.model, checkpoint.model, source=checkpoint.path)
-        restore_optimiser(self.updater.optimiser, checkpoint.optimiser, source=checkpoint.path)
+        self.weights.restore(checkpoint, self.updater.optimiser)
         self._adopt(state, checkpoint.state)
-        self.saved = (self.step, len(self.history))
         self.checkpoints.set_aside(self.step)
         self._name_best()  # a process that was killed between the checkpoint and best.json has left another one there
         self.progress.tell(f"Resuming after step {self.step:,}, from {checkpoint.path}.")
@@ -358,62 +351,60 @@ class _Run:
         machine.use(state.tuning)
         self.step, self.tokens, self.earlier_seconds = state.step, state.tokens, state.seconds
         self.history = state.validations
+        self.saved = (self.step, len(self.history))
         self.window = Window.from_dict(values["window"])
 
     # -- the weights for use -------------------------------------------------------------------------------------------
 
     def _finish(self) -> str:
-        """The final weights, written by the first process and received by the others; a description of them."""
-        steps, averaged = self._averaged()
-        words = self.world.once(lambda: self._write_final(steps, averaged), during="writing the final weights")
-        self.world.share(list(model_tensors(self.model).values()))
+        """Writes the final weights, which the model then has in all processes; a description of them.
+
+        They are the average if it validates better than the best checkpoint, else the latter.
+        """
+        steps, averaged = self.world.once(self._averaged_steps, during="choosing checkpoints"), None
+        if steps:
+            self.weights.load([self.checkpoints.files(step) for step in steps], "the average")
+            averaged = self._measure()
+        final = self.world.once(lambda: self._final(steps, averaged), during="choosing the final weights")
+        tensors = self.weights.whole() if final["checkpoint"] is None else None
+        self.world.once(lambda: self._write_final(tensors, **final), during="writing the final weights")
+        self.weights.load([TensorFiles(self.folder / MODEL)], str(self.folder))
+        self.weights.release()
         self.model.eval()
-        return words
+        return str(final["weights"])
 
-    def _averaged(self) -> tuple[list[int], Validation | None]:
-        """Gives the model the average of checkpoints, where there are several: their steps, and its validation."""
-        steps = self.world.once(self._take_average, during="averaging checkpoints")
-        if not steps:
-            return steps, None
-        self.world.share(list(model_tensors(self.model).values()))
-        return steps, self._measure()
-
-    def _take_average(self) -> list[int]:
-        """`_averaged` in the first process; the steps of the averaged checkpoints."""
+    def _averaged_steps(self) -> list[int]:
         if self.config.average < 2:
             return []
         steps = self._last_steps() if self.config.average_of == "last" else self._best_steps()
-        weights = self.checkpoints.weights(steps)
-        if len(weights) < 2:
-            return []
-        restore_model(self.model, average(weights.values()), source="the average")
-        return list(weights)
+        sound = self.checkpoints.sound(steps)
+        return sound if len(sound) > 1 else []
 
-    def _write_final(self, steps: Sequence[int], averaged: Validation | None) -> str:
-        """Writes the final weights: the average if it validates better than the best checkpoint, else the latter."""
-        tensors, words, validation = self._best_weights()
+    def _final(self, steps: Sequence[int], averaged: Validation | None) -> dict[str, Any]:
+        """The step of the checkpoint whose weights are the final ones, None for those of the model; their description,
+        value and metrics.
+        """
+        saved, best = self.checkpoints.steps(), past.best(self.history)
+        ranked = (entry for entry in past.ranked(self.history) if entry.step in saved)
+        chosen = next((entry for entry in ranked if self.checkpoints.sound([entry.step])), None)
+        words = f"weights after step {self.step}" if chosen is None else f"checkpoint of step {chosen.step}"
+        checkpoint = None if chosen is None else chosen.step
         if averaged:
-            best = past.best(self.history)
             self._write(self._figures("average", averaged.metrics))
-            if best is None or validation is None or averaged.value <= best.value:
-                tensors, validation = model_tensors(self.model), averaged
+            if best is None or chosen is None or averaged.value <= best.value:
+                chosen, checkpoint = averaged, None
                 words = f"average of the checkpoints of steps {', '.join(map(str, steps))}"
             else:
                 self.progress.tell(
                     f"The average of {len(steps)} checkpoints is not better than the best one, which is used."
                 )
         figures = {
-            "value": past.to_json(validation.value) if validation else None,
-            "metrics": past.metrics_to_json(validation.metrics) if validation else {},
+            "value": past.to_json(chosen.value) if chosen else None,
+            "metrics": past.metrics_to_json(chosen.metrics) if chosen else {},
         }
-        save_final(self.folder, tensors, {"weights": words, "step": self.step, **figures})
-        restore_model(self.model, tensors, source=self.folder)
-        return words
+        return {"checkpoint": checkpoint, "weights": words, **figures}
 
-    def _best_weights(self) -> tuple[Mapping[str, Tensor], str, Validation | None]:
-        saved = self.checkpoints.steps()
-        for entry in past.ranked(self.history):
-            weights = self.checkpoints.weights([entry.step] if entry.step in saved else [])
-            if weights:
-                return weights[entry.step], f"checkpoint of step {entry.step}", entry
-        return model_tensors(self.model), f"weights after step {self.step}", None
+    def _write_final(self, tensors: Mapping[str, Tensor] | None, checkpoint: int | None, **figures: Any) -> None:
+        if checkpoint is not None:
+            tensors = self.checkpoints.files(checkpoint).whole()
+        save_final(self.folder, tensors or {}, {**figures, "step": self.step})

@@ -12,16 +12,20 @@ from foveate.errors import DataError
 
 
 def adamw(
-    model: nn.Module, *, learning_rate: float, weight_decay: float, betas: tuple[float, float], eps: float
+    named: Sequence[tuple[str, nn.Parameter]],
+    *,
+    learning_rate: float,
+    weight_decay: float,
+    betas: tuple[float, float],
+    eps: float,
 ) -> torch.optim.AdamW:
-    """AdamW with weight decay on matrices only, without biases, gains and other vectors.
+    """AdamW for parameters by name, with weight decay on matrices only, without biases, gains and other vectors.
 
     One fused kernel updates all parameters of a group. On 2 CPU cores with 97 tensors and 6.8 M weights an update
     takes 13 ms against 54 ms one tensor after the other and 68 ms with the `foreach` lists.
 
     Reference: Loshchilov & Hutter 2019, algorithm 2.
     """
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     if not named:
         raise DataError("The model has no trainable parameter. Unfreeze some, or skip training.")
     matrices = [(name, parameter) for name, parameter in named if parameter.ndim >= 2]

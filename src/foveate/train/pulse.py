@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -62,6 +62,14 @@ class Pulse:
     def waits(self) -> None:
         """This rank has done its part and waits for the others."""
         self._place, self._work, self._limited = self._place + 1, "waiting", False
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within this context this rank waits for the others; then it goes on with its work."""
+        work, limited = self._work, self._limited
+        self.waits()
+        yield
+        self.computes(work, limited=limited)
 
     def __enter__(self) -> "Pulse":
         self._state()  # here, so that a process that stops at once has appeared

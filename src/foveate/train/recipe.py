@@ -27,6 +27,12 @@ class TrainConfig:
         "how the gradients of accumulated batches are added; exact: as integers, whose sum has the same bits for any "
         "number of processes",
     )
+    sharding: Literal["replicate", "moments", "full"] = setting(
+        "replicate",
+        "how several processes hold the model; replicate: each as a whole; moments: each has a part of the weights and "
+        "of AdamW's moments, and the whole model during an update; full: also gradients, and one block's weights at a "
+        "time",
+    )
     precision: Literal["float32", "bfloat16"] = setting(
         "float32", "bfloat16: products in half precision, weights stay float32"
     )
@@ -50,5 +56,11 @@ class TrainConfig:
                 raise ValueError(f"{name} must be more than 0, got {value}")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas must be at least 0 and less than 1, got {list(self.betas)}")
+        if self.sharding != "replicate" and self.reduction == "exact":
+            raise ValueError(
+                f'sharding = "{self.sharding}" adds floating-point numbers, and reduction = "exact" whole gradients as '
+                "integers of 64 bits, for which each process needs the memory that sharding saves. Choose reduction = "
+                '"fast", or sharding = "replicate"'
+            )
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")

@@ -8,11 +8,13 @@ give a token of a short batch more weight than one of a long batch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 
 from foveate.train.world import World
 
@@ -21,16 +23,23 @@ SCALE = 2.0**52
 """Integers per unit of gradient: a float32 of at least 2⁻²⁸ keeps all of its 24 bits."""
 LARGEST = 2.0**11
 """The largest entry of a sum: 2¹¹ · 2⁵² is the end of 64-bit integers."""
+BUCKET = 6_000_000
+"""Gradients that are sent together, 24 MB."""
 
 
 class Summation:
     """The sum in `grad`, as autograd makes it: for one process."""
 
+    in_step = False
+    """Whether all ranks must compute equally many batches, because they meet in the middle of each."""
     largest = math.inf
     """The bound of a batch's entries, which must be smaller."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], world: World) -> None:
         self.parameters, self.world = parameters, world
+
+    def begin(self, last: bool) -> None:
+        """Announces the backward pass of a batch, and whether it is the last one of this rank in an update."""
 
     def add(self) -> float:
         """Takes the gradients of a batch; returns their largest entry where that has a bound, and otherwise 0."""
@@ -40,40 +49,22 @@ class Summation:
         """Leaves the sum of all batches and ranks in `grad`, also in the returned list; None where none has one."""
         return [parameter.grad for parameter in self.parameters if parameter.grad is not None]
 
+    def norm(self, gradients: Sequence[Tensor]) -> float:
+        """The Euclidean norm of the sum that `finish` returned."""
+        return float(get_total_norm(gradients, foreach=True))
 
-class _Flat(Summation):
-    """One vector of all gradients, followed by the number of batches that gave each parameter one."""
 
-    dtype: torch.dtype
+class _Flat:
+    """One vector of the gradients of some parameters, followed by the number of batches that gave each of them one."""
 
-    def __init__(self, parameters: Sequence[nn.Parameter], world: World) -> None:
-        super().__init__(parameters, world)
+    def __init__(self, parameters: Sequence[nn.Parameter], dtype: torch.dtype) -> None:
+        self.parameters = parameters
         self.sizes = [parameter.numel() for parameter in parameters]
-        self.flat = parameters[0].new_zeros(sum(self.sizes) + len(parameters), dtype=self.dtype)
-        *self.parts, self.counts = self.flat.split([*self.sizes, len(parameters)])
+        self.content = parameters[0].new_zeros(sum(self.sizes) + len(parameters), dtype=dtype)
+        *self.parts, self.counts = self.content.split([*self.sizes, len(parameters)])
 
-    def finish(self) -> list[Tensor]:
-        self.gather()
-        self.world.sum(self.flat)
-        counts = self.counts.tolist()
-        for parameter, part, count in zip(self.parameters, self.whole(), counts, strict=True):
-            parameter.grad = part.view_as(parameter).to(parameter.dtype) if count else None
-        return super().finish()
-
-    def gather(self) -> None:
-        """Completes `flat` before it is summed over the ranks."""
-
-    def whole(self) -> Sequence[Tensor]:
-        """The parts of the sum as floating-point numbers."""
-        return self.parts
-
-
-class FastSummation(_Flat):
-    """Floating-point sums: of this rank's batches by autograd, then over the ranks."""
-
-    dtype = torch.float32
-
-    def gather(self) -> None:
+    def take(self) -> None:
+        """Copies the gradients."""
         for place, (parameter, part) in enumerate(zip(self.parameters, self.parts, strict=True)):
             self.counts[place] = parameter.grad is not None
             if parameter.grad is None:
@@ -81,14 +72,76 @@ class FastSummation(_Flat):
             else:
                 part.copy_(parameter.grad.reshape(-1))
 
+    def give(self, sums: Tensor) -> None:
+        """Makes the parts of `sums` the gradients of those parameters that have one in any batch."""
+        for parameter, part, count in zip(self.parameters, sums.split(self.sizes), self.counts.tolist(), strict=True):
+            parameter.grad = part.view_as(parameter).to(parameter.dtype) if count else None
 
-class ExactSummation(_Flat):
+
+class FastSummation(Summation):
+    """Floating-point sums: of this rank's batches by autograd, then over the ranks.
+
+    Parameters are summed in buckets, from the last to the first, as their gradients appear: while the last backward
+    pass of an update goes on, the gradients of later layers travel already. Reference: Li et al. 2020, "PyTorch
+    Distributed", section 3.2.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], world: World, size: int = BUCKET) -> None:
+        super().__init__(parameters, world)
+        self.buckets = [_Flat(bucket, torch.float32) for bucket in _buckets(parameters, size)]
+        self._missing: list[int] | None = None
+        """For each bucket, the number of gradients that are not there yet; None before the last pass."""
+        self._sums: list[Callable[[], None]] = []
+        for place, bucket in enumerate(self.buckets):
+            for parameter in bucket.parameters:
+                parameter.register_post_accumulate_grad_hook(partial(self._appears, place))
+
+    def begin(self, last: bool) -> None:
+        self._missing = [len(bucket.parameters) for bucket in self.buckets] if last else None
+
+    def add(self) -> float:
+        if self._missing is not None:  # also those of parameters without a gradient
+            self._missing = [0] * len(self.buckets)
+            self._send()
+            self._missing = None
+        return 0.0
+
+    def finish(self) -> list[Tensor]:
+        for bucket, finish in zip(self.buckets, self._sums, strict=True):
+            finish()
+            bucket.give(bucket.content[: sum(bucket.sizes)])
+        self._sums.clear()
+        return super().finish()
+
+    def _appears(self, place: int, parameter: Tensor) -> None:
+        if self._missing is not None:
+            self._missing[place] -= 1
+            self._send()
+
+    def _send(self) -> None:
+        """Begins the sums of complete buckets, in the same order in all ranks."""
+        while self._missing and len(self._sums) < len(self.buckets) and self._missing[len(self._sums)] <= 0:
+            bucket = self.buckets[len(self._sums)]
+            bucket.take()
+            self._sums.append(self.world.begin_sum(bucket.content))
+
+
+def _buckets(parameters: Sequence[nn.Parameter], size: int) -> list[list[nn.Parameter]]:
+    """The parameters from the last to the first, in lists of at least `size` numbers."""
+    buckets: list[list[nn.Parameter]] = [[]]
+    for parameter in reversed(parameters):
+        if sum(each.numel() for each in buckets[-1]) >= size:
+            buckets.append([])
+        buckets[-1].append(parameter)
+    return buckets
+
+
+class ExactSummation(Summation):
     """Integer sums of `accumulate` batches. `add` empties `grad`."""
-
-    dtype = torch.int64
 
     def __init__(self, parameters: Sequence[nn.Parameter], world: World, accumulate: int) -> None:
         super().__init__(parameters, world)
+        self.flat = _Flat(parameters, torch.int64)
         self.largest = LARGEST / accumulate
 
     def add(self) -> float:
@@ -97,18 +150,19 @@ class ExactSummation(_Flat):
         largest = float(norms.max())
         if gradients and largest < self.largest:
             torch._foreach_mul_(gradients, SCALE)
-            for place, (parameter, part) in enumerate(zip(self.parameters, self.parts, strict=True)):
+            for place, (parameter, part) in enumerate(zip(self.parameters, self.flat.parts, strict=True)):
                 if parameter.grad is not None:
                     part.add_(parameter.grad.reshape(-1).to(torch.int64))
-                    self.counts[place] += 1
+                    self.flat.counts[place] += 1
         for parameter in self.parameters:
             parameter.grad = None
         return largest
 
-    def whole(self) -> Sequence[Tensor]:
-        sums = self.flat[: sum(self.sizes)].to(torch.float32).mul_(1 / SCALE).split(self.sizes)
-        self.flat.zero_()
-        return sums
+    def finish(self) -> list[Tensor]:
+        self.world.sum(self.flat.content)
+        self.flat.give(self.flat.content[: sum(self.flat.sizes)].to(torch.float32).mul_(1 / SCALE))
+        self.flat.content.zero_()
+        return super().finish()
 
 
 def summation(parameters: Sequence[nn.Parameter], reduction: Reduction, accumulate: int, world: World) -> Summation:

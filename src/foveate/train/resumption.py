@@ -17,10 +17,10 @@ from foveate.train.recipe import TrainConfig
 
 HARMLESS = ("train.max_minutes", "train.log_every", "train.keep", "train.stall_seconds", "data.processes")
 """Settings that do not change the weights of a given step."""
-EARLIER = {"train": {"reduction": "fast", "stall_seconds": 60.0}}
+EARLIER = {"train": {"reduction": "fast", "stall_seconds": 60.0, "sharding": "replicate"}}
 """The values that held before these were settings."""
-EXTENDING = ("train.steps", "train.patience", *HARMLESS)
-"""Settings that may change when a run continues, because they determine its end."""
+EXTENDING = ("train.steps", "train.patience", "train.sharding", *HARMLESS)
+"""Settings that may change when a run continues: they determine its end, or where its weights are."""
 
 
 @contextlib.contextmanager

@@ -3,20 +3,19 @@
 import contextlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import get_total_norm
 
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.train.history import Validation
 from foveate.train.noise import noise_seed, reseed
 from foveate.train.optimiser import adamw
 from foveate.train.recipe import TrainConfig
-from foveate.train.reduction import summation
+from foveate.train.replica import Replica
 from foveate.train.tally import Report, Table
 from foveate.train.trainable import Loss, Trainable
 from foveate.train.world import ALONE, World
@@ -49,8 +48,9 @@ class Updater:
         self.task = task
         self.config = config
         self.world = world
+        self.weights = _held(task, config, world)
         self.optimiser = adamw(
-            task.model,
+            self.weights.named(),
             learning_rate=config.learning_rate,
             weight_decay=config.weight_decay,
             betas=config.betas,
@@ -58,7 +58,7 @@ class Updater:
         )
         self.parameters = [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
         self.device = self.parameters[0].device
-        self.sum = summation(self.parameters, config.reduction, config.accumulate, world)
+        self.sum = self.weights.summation(self.parameters, config.reduction, config.accumulate)
         self._unit = 0.0
         self._table: Table | None = None
 
@@ -77,12 +77,22 @@ class Updater:
         peaks: list[float] = []
         guess = 0.0 if self._is_plain else self.unit
         first = (step - 1) * config.accumulate
-        for index in range(first + self.world.rank, first + config.accumulate, self.world.size):
-            batches[index] = self.task.batch(index)
-            losses.append(self._loss(batches[index], index))
-            guess = guess or max(losses[0].count, 1) * config.accumulate
-            losses[-1].total.backward(gradient=losses[-1].total.new_full((), 1 / guess))
-            peaks.append(self.sum.add())
+        own = range(first + self.world.rank, first + config.accumulate, self.world.size)
+        rounds = -(-config.accumulate // self.world.size) if self.sum.in_step else len(own)
+        for number in range(rounds):
+            # A rank in step with the others repeats a batch where it has none, and adds nothing.
+            index = own[number] if number < len(own) else own[0]
+            batch = batches[index] if index in batches else self.task.batch(index)
+            self.sum.begin(last=number == rounds - 1)
+            with self._in_words():
+                loss = self._loss(batch, index)
+                guess = guess or max(loss.count, 1) * config.accumulate
+                loss.total.backward(gradient=loss.total.new_full((), 1 / guess if number < len(own) else 0.0))
+            peak = self.sum.add()
+            if number < len(own):
+                batches[index] = batch
+                losses.append(loss)
+                peaks.append(peak)
         report = Report(losses=losses, peaks=peaks, stop=stop, seconds=seconds)
         if self.world.size > 1:
             self._table = self._table or Table(config.accumulate, losses[0], self.world)
@@ -93,7 +103,7 @@ class Updater:
         norm = math.nan
         if math.isfinite(total) and all(peak < self.sum.largest for peak in report.peaks):
             gradients = self.sum.finish()
-            norm = float(get_total_norm(gradients, foreach=True)) * correction
+            norm = self.sum.norm(gradients) * correction
         if not (math.isfinite(norm) and math.isfinite(total)):
             self.optimiser.zero_grad(set_to_none=True)
             raise self._not_finite(step, batches, report, norm, rate)
@@ -136,6 +146,22 @@ class Updater:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
+    @contextlib.contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Turns torch's refusals of a model into a UsageError."""
+        try:
+            yield
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            if "DTensor" not in str(error):
+                raise
+            problem = UsageError(
+                f"{type(self.task.model).__name__} reads weights outside of its blocks and methods, where they are in "
+                f'parts (train.sharding = "{self.config.sharding}"; torch says: {str(error).splitlines()[0][:120]}). '
+                'Train it with train.sharding = "replicate".'
+            )
+            problem.shared = True
+            raise problem from error
+
     def _loss(self, batch: Any, index: int) -> Loss:
         reseed(self.device, noise_seed(self.config.seed, index))
         with self.autocast():
@@ -175,3 +201,14 @@ class Updater:
         )
         error.shared = True
         return error
+
+
+def _held(task: Trainable, config: TrainConfig, world: World) -> Replica:
+    """The model's weights, whole or in parts."""
+    if world.size == 1 or config.sharding == "replicate":
+        return Replica(task.model, world)
+    from foveate.train.shards import Shards  # which imports FSDP, for a second
+
+    device = next(task.model.parameters()).device
+    half = config.precision == "bfloat16" and device.type == "cuda"  # on CPU our kernels read float32
+    return Shards(task.model, world, config.sharding, device, half=half)

@@ -64,6 +64,10 @@ class World:
         """The sum of the tensors of all ranks, in place."""
         return tensor
 
+    def begin_sum(self, tensor: Tensor) -> Callable[[], None]:
+        """Begins `sum` of a tensor, beside other work; the answer waits for its end."""
+        return lambda: None
+
     def share(self, tensors: Sequence[Tensor]) -> None:
         """Overwrites the tensors with those of the first rank."""
 
@@ -76,6 +80,10 @@ class World:
 
     def computing(self, limited: bool = True) -> None:
         """Tells the watch of the other ranks that a new piece of work begins; a limited one is an update's."""
+
+    def meeting(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which this rank waits for the others in the middle of its work."""
+        return contextlib.nullcontext()
 
     def watch(self, seconds: float) -> None:
         """Sets the seconds after which a rank that makes no progress counts as stalled."""
@@ -108,6 +116,15 @@ class Ranks(World):
         with self._waiting():
             dist.all_reduce(tensor)
         return tensor
+
+    def begin_sum(self, tensor: Tensor) -> Callable[[], None]:
+        def finish() -> None:
+            with self._waiting():
+                work.wait()
+
+        with self._translated():
+            work = dist.all_reduce(tensor, async_op=True)
+        return finish
 
     def share(self, tensors: Sequence[Tensor]) -> None:
         with self._waiting(), torch.no_grad():
@@ -166,8 +183,18 @@ class Ranks(World):
         return bytes(letters.tolist()).decode()
 
     @contextlib.contextmanager
+    def meeting(self) -> Iterator[None]:
+        with self._pulse.waiting(), self._translated():
+            yield
+
+    @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
         self._pulse.waits()
+        with self._translated():
+            yield
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except RuntimeError as error:  # gloo and NCCL have no class of their own for a closed connection
