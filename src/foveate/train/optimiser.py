@@ -11,6 +11,11 @@ from torch.autograd.graph import increment_version
 from foveate.errors import DataError
 
 
+def trainable(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """The parameters that training changes, by name."""
+    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
 def adamw(
     named: Sequence[tuple[str, nn.Parameter]],
     *,

@@ -86,9 +86,9 @@ class FastSummation(Summation):
     Distributed", section 3.2.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], world: World, size: int = BUCKET) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], world: World) -> None:
         super().__init__(parameters, world)
-        self.buckets = [_Flat(bucket, torch.float32) for bucket in _buckets(parameters, size)]
+        self.buckets = [_Flat(bucket, torch.float32) for bucket in _buckets(parameters, BUCKET)]
         self._missing: list[int] | None = None
         """For each bucket, the number of gradients that are not there yet; None before the last pass."""
         self._sums: list[Callable[[], None]] = []

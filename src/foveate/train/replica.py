@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from foveate.storage.checkpoint import Checkpoint, Checkpoints, model_tensors, restore_model
 from foveate.storage.portion import TensorFiles
 from foveate.train.average import average
-from foveate.train.optimiser import begin_moments, optimiser_tensors, restore_optimiser
+from foveate.train.optimiser import begin_moments, optimiser_tensors, restore_optimiser, trainable
 from foveate.train.reduction import Reduction, Summation, summation
 from foveate.train.world import World
 
@@ -26,7 +26,7 @@ class Replica:
 
     def named(self) -> list[tuple[str, nn.Parameter]]:
         """The parameters to train, as the optimiser sees them."""
-        return [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
+        return trainable(self.model)
 
     def summation(self, parameters: Sequence[nn.Parameter], reduction: Reduction, accumulate: int) -> Summation:
         """The sum of the gradients of these parameters."""

@@ -61,21 +61,20 @@ class Shards(Replica):
     The optimiser sees this process's rows as parameters of their own.
     """
 
-    def __init__(self, model: nn.Module, world: World, sharding: Sharding, device: torch.device, *, half: bool) -> None:
-        """`half`: blocks compute with weights in bfloat16 (their gradients are summed in float32)."""
+    def __init__(self, model: nn.Module, world: World, sharding: Sharding) -> None:
         super().__init__(model, world)
         self.sharding = sharding
         scalars = {parameter for parameter in model.parameters() if not parameter.ndim}
         shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-        exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
-        light = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
-        mesh = init_device_mesh(device.type, (world.size,))
-        shard = functools.partial(fully_shard, mesh=mesh, ignored_params=scalars)
+        # Autocast makes products in bfloat16, as without FSDP; weights travel and gradients are summed in float32.
+        policy = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
+        mesh = init_device_mesh(next(model.parameters()).device.type, (world.size,))
+        shard = functools.partial(fully_shard, mesh=mesh, ignored_params=scalars, mp_policy=policy)
         self._blocks = [module for module in model.modules() if type(module) in UNITS]
         for block in self._blocks:
-            shard(block, reshard_after_forward=sharding == "full", mp_policy=light if half else exact)
+            shard(block, reshard_after_forward=sharding == "full")
         hooks = [{**model._forward_pre_hooks}, {**model._forward_hooks}]
-        shard(model, reshard_after_forward=False, mp_policy=exact)
+        shard(model, reshard_after_forward=False)
         self._enter(*hooks)
         for part in self._parts:
             part.set_force_sum_reduction_for_comms(True)
@@ -159,7 +158,7 @@ class Shards(Replica):
                 folder / portion_name(name, rank, self.world.size): portions
                 for name, portions in ((MODEL, weights), (OPTIMISER, moments))
             }
-            with disk_errors(folder, size):
+            with disk_errors(checkpoints.path(step), size):
                 for path, portions in paths.items():
                     write_portions(path, portions)
                     flush(path)
@@ -183,15 +182,6 @@ class Shards(Replica):
 
     def release(self) -> None:
         self._gather()
-        whole = dict(self.model.named_parameters())
-        precise = {
-            id(parameter): nn.Parameter(_whole(self._sharded[name].detach()), parameter.requires_grad)
-            for name, parameter in whole.items()
-            if parameter.dtype != self._sharded[name].dtype
-        }
-        for module in self.model.modules():
-            for name, parameter in module._parameters.items():
-                module._parameters[name] = precise.get(id(parameter), parameter)
 
     def take_gradients(self) -> list[Tensor]:
         """Gives the optimiser's parameters the sums of the gradients that FSDP has left; returns those."""

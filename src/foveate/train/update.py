@@ -127,7 +127,7 @@ class Updater:
         """
         if not self._unit:
             buffers = {name: buffer.clone() for name, buffer in self.task.model.named_buffers()}
-            with torch.no_grad():
+            with torch.no_grad(), self._in_words():
                 count = self._loss(self.task.batch(0), 0).count
                 for name, buffer in self.task.model.named_buffers():
                     if name in buffers and buffer.shape == buffers[name].shape:  # tables of positions may have grown
@@ -209,6 +209,4 @@ def _held(task: Trainable, config: TrainConfig, world: World) -> Replica:
         return Replica(task.model, world)
     from foveate.train.shards import Shards  # which imports FSDP, for a second
 
-    device = next(task.model.parameters()).device
-    half = config.precision == "bfloat16" and device.type == "cuda"  # on CPU our kernels read float32
-    return Shards(task.model, world, config.sharding, device, half=half)
+    return Shards(task.model, world, config.sharding)

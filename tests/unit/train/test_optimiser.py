@@ -5,11 +5,11 @@ from torch import nn
 from foveate import machine
 from foveate.errors import DataError
 from foveate.nn.linear_layer import Linear
-from foveate.train.optimiser import adamw, optimiser_tensors, restore_optimiser
+from foveate.train.optimiser import adamw, optimiser_tensors, restore_optimiser, trainable
 
 
 def build(model: nn.Module) -> torch.optim.AdamW:
-    return adamw(model, learning_rate=0.1, weight_decay=0.5, betas=(0.9, 0.99), eps=1e-8)
+    return adamw(trainable(model), learning_rate=0.1, weight_decay=0.5, betas=(0.9, 0.99), eps=1e-8)
 
 
 def update(model: nn.Module, optimiser: torch.optim.Optimizer) -> None:

@@ -1,0 +1,223 @@
+"""Trains a small Transformer in worlds whose processes have parts of it, for `test_sharding`; prints what happened.
+
+    python sharding_group.py FOLDER
+
+All groups are forked from this process, which imports torch and FSDP once.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.fsdp
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from kill_and_resume import Silent
+from worlds import ends, fork_world
+
+from foveate.data.batch import Batch
+from foveate.errors import FoveateError
+from foveate.models import TransformerConfig
+from foveate.nn import BlockConfig
+from foveate.nn.measurement import Each, SharedValidation
+from foveate.storage.checkpoint import Checkpoints, load_weights, restore_model
+from foveate.storage.tensor import read_tensors
+from foveate.train import Constant, Loss, TrainConfig, fit, reduction
+from foveate.train.world import World
+
+CONFIG = TrainConfig(
+    steps=12,
+    accumulate=3,
+    validate_every=3,
+    save_every=3,
+    log_every=3,
+    average=2,
+    schedule=Constant(),
+    stall_seconds=30.0,
+    weight_decay=0.5,
+)
+BLOCK = BlockConfig(model_dim=16, num_heads=2, feedforward_dim=32, norm="pre", dropout=0.1)
+MODEL = TransformerConfig(block=BLOCK, encoder_layers=1, decoder_layers=1)
+VALIDATED = 4
+"""Batches of a validation: three processes compute unequally many."""
+
+
+class Copying(SharedValidation):
+    """Copies digits. A layer is used in odd batches alone, one never, and one factor is a number without an axis."""
+
+    steps_per_epoch = 50
+
+    def __init__(self, change: Callable[["Copying", int], object] = lambda task, number: None) -> None:
+        torch.manual_seed(0)
+        self.model: Any = MODEL.build(11, 11)
+        self.model.odd, self.model.never = nn.Linear(5, 1), nn.Linear(4, 4)
+        self.model.scale = nn.Parameter(torch.tensor(1.0))
+        self.change, self.number = change, 0
+
+    def batch(self, step: int) -> Batch:
+        self.number = step
+        generator = torch.Generator().manual_seed(step)
+        lengths = torch.randint(3, 9, (4,), generator=generator).tolist()
+        return Batch.of([torch.randint(2, 11, (length,), generator=generator).tolist() for length in lengths])
+
+    def loss(self, batch: Batch) -> Loss:
+        total = self.model.loss(batch, batch) * self.model.scale
+        if self.number % 2:
+            total = total + self.model.odd(torch.ones(5)).sum()
+        if self.model.training:
+            self.change(self, self.number)
+        return Loss(total, batch.num_tokens - batch.size)
+
+    def validated(self, number: int) -> tuple[float, int]:
+        loss = self.loss(self.batch(1000 + number))
+        return float(loss.total), loss.count
+
+    def measured(self, each: Each) -> dict[str, float]:
+        total, count = map(sum, zip(*each(self.validated, VALIDATED), strict=True))
+        return {"loss": total / count}
+
+    def describe(self, batch: Batch) -> str:
+        return f"{batch.size} texts"
+
+
+class Told(Silent):
+    """Calls a hook after each update."""
+
+    def __init__(self, hook: Callable[[int], object]) -> None:
+        self.hook = hook
+
+    def advance(self, step: int, loss: float) -> None:
+        self.hook(step)
+
+
+def group(
+    folder: Path,
+    size: int,
+    config: TrainConfig,
+    *,
+    hook: Callable[[int, int], object] = lambda rank, step: None,
+    change: Callable[[Copying, int], object] = lambda task, number: None,
+    wait: Callable[[list[int]], object] = lambda processes: None,
+) -> list[dict[str, Any]]:
+    """The end of each rank: its code, and its outcome or its error."""
+    folder.mkdir(exist_ok=True)
+
+    def work(world: World) -> None:
+        task = Copying(change)
+        ending: dict[str, Any] = {}
+        try:
+            told = Told(lambda step: hook(world.rank, step))
+            outcome = fit(task, config, folder, resume=True, progress=told, world=world, accepted=["train.sharding"])
+            ending = asdict(outcome)
+            if not outcome.interrupted:
+                expected = read_tensors(folder / "model.safetensors")
+                own = dict(task.model.named_parameters())
+                ending["as written"] = all(torch.equal(expected[name], own[name].detach()) for name in own)
+        except FoveateError as error:
+            ending = {"error": str(error), "kind": type(error).__name__, "shared": error.shared}
+            raise
+        finally:
+            (folder / f"rank-{world.rank}.json").write_text(json.dumps(ending))
+
+    processes = fork_world(size, work)
+    wait(processes)
+    codes = ends(processes)
+    reports = [json.loads((folder / f"rank-{rank}.json").read_text() or "{}") for rank in range(size)]
+    return [{"code": code, **ending} for code, ending in zip(codes, reports, strict=True)]
+
+
+def loss_of(folder: Path) -> float:
+    """The validation loss of the weights that a run folder offers for use, in this process alone."""
+    task = Copying()
+    restore_model(task.model, load_weights(folder)[0], source=folder)
+    task.model.eval()
+    with torch.no_grad():
+        return task.validate()["loss"]
+
+
+def laws(folder: Path) -> dict[str, Any]:
+    """What happened in each experiment, by name."""
+    results: dict[str, Any] = {"ends": {}, "rows": {}, "loss": {}, "files": {}}
+    full, moments = replace(CONFIG, sharding="full"), replace(CONFIG, sharding="moments")
+    reduction.BUCKET = 300  # several buckets, not one
+
+    def note(name: str, size: int, config: TrainConfig, **options: Any) -> None:
+        (folder / name).mkdir(exist_ok=True)
+        for rank in range(size):
+            (folder / name / f"rank-{rank}.json").write_text("")
+        results["ends"].setdefault(name, []).append(group(folder / name, size, config, **options))
+        log = (folder / name / "metrics.jsonl").read_text().splitlines()
+        results["rows"][name] = [json.loads(line) for line in log]
+        saved = sorted((folder / name / "checkpoints").iterdir())
+        results["files"][name] = [sorted(file.name for file in path.iterdir()) for path in saved]
+        results["loss"].setdefault(name, []).append(loss_of(folder / name) if saved else None)
+
+    def stop(at: int) -> Callable[[int, int], object]:
+        return lambda rank, step: os.kill(os.getpid(), signal.SIGTERM) if (rank, step) == (0, at) else None
+
+    for name, size, config in (
+        ("alone", 1, CONFIG),
+        ("replicate", 2, CONFIG),
+        ("full", 2, full),
+        ("moments", 2, moments),
+    ):
+        note(name, size, config)
+    note("chain", 2, full, hook=stop(3))
+    note("chain", 1, full, hook=stop(5))
+    note("chain", 2, CONFIG, hook=stop(6))
+    note("chain", 3, moments, hook=stop(8))
+    note("chain", 3, full)
+
+    note("alone in bfloat16", 1, replace(CONFIG, precision="bfloat16"))
+    note("full in bfloat16", 2, replace(full, precision="bfloat16"))
+
+    def without_space(rank: int, step: int) -> None:
+        if (rank, step) == (1, 5):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4000, resource.RLIM_INFINITY))
+
+    note("full-disk", 2, full, hook=without_space)
+
+    write_state = Checkpoints.write_state
+
+    def end_inside(self: Checkpoints, draft: str, step: int, state: Any) -> None:
+        write_state(self, draft, step, state)
+        if step == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Checkpoints.write_state = end_inside  # type: ignore[method-assign]
+    note("killed", 2, full)
+    Checkpoints.write_state = write_state  # type: ignore[method-assign]
+    results["draft"] = [path.name for path in (folder / "killed" / "checkpoints").glob(".tmp-*")]
+    note("killed", 2, full)
+
+    def look_outside(task: Copying, number: int) -> None:
+        task.model.decoder[0].feedforward(torch.ones(1, BLOCK.model_dim))
+
+    note("outside", 2, full, change=look_outside)
+
+    def hang(task: Copying, number: int) -> None:
+        if number == 16:  # the second rank's batch in the sixth update
+            time.sleep(60)
+
+    def end_late(processes: list[int]) -> None:
+        os.waitid(os.P_PID, processes[0], os.WEXITED | os.WNOWAIT)
+        os.kill(processes[1], signal.SIGKILL)
+
+    note("hanging", 2, replace(full, stall_seconds=2.0), change=hang, wait=end_late)
+    return results
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    fit(Copying(), replace(CONFIG, steps=1), Path(sys.argv[1], "warm"), progress=Silent())
+    print(json.dumps(laws(Path(sys.argv[1]))))
