@@ -102,7 +102,7 @@ class EncoderBlock(nn.Module):
 
 
 class Encoded(NamedTuple):
-    """An encoder's output for real tokens, of which each decoder block makes its own keys and values."""
+    """An encoder's output for real tokens, from which each decoder block makes its own keys and values."""
 
     hidden: Float[Tensor, "tokens model_dim"]
     packing: Packing

@@ -1,4 +1,4 @@
-"""The weights, gradients and moments of a run, of which each process has a part: torch's FSDP2.
+"""The weights, gradients and moments of a run, divided among its processes by torch's FSDP2.
 
 A block's weights are gathered before it computes, and given up after; gradients are summed to the process that has the
 part. Reference: Zhao et al. 2023, "PyTorch FSDP"; Rajbhandari et al. 2020, "ZeRO", section 5.
@@ -53,7 +53,7 @@ class Place:
 
 
 class Shards(Replica):
-    """A model of which each process has rows of every tensor.
+    """A model divided among the processes: each has some rows of every tensor.
 
     `full` gathers the weights of one block after the other, and sums the gradients of each batch. `moments` gathers all
     weights for an update, and keeps whole gradients until its last batch.
@@ -63,6 +63,7 @@ class Shards(Replica):
 
     def __init__(self, model: nn.Module, world: World, sharding: Sharding) -> None:
         super().__init__(model, world)
+        self._share()
         self.sharding = sharding
         scalars = {parameter for parameter in model.parameters() if not parameter.ndim}
         shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
@@ -208,9 +209,11 @@ class Shards(Replica):
             squares += torch.stack(torch._foreach_norm(counted)).double().square().sum().cpu()
         return float(self.world.sum(squares).sqrt())
 
-    def synchronise(self, active: bool) -> None:
-        """Whether the next backward pass sums gradients over the processes."""
-        self._root.set_requires_gradient_sync(active)
+    def expect(self, last: bool) -> None:
+        """Prepares the next backward pass: whether it is the last one of an update."""
+        if self.sharding == "moments":
+            self._root.set_requires_gradient_sync(last)
+            self._root.set_reshard_after_backward(last)
 
     def _count(self, name: str, parameter: Tensor) -> None:
         self.counts[name] += 1
@@ -285,7 +288,7 @@ class _ShardedSummation(Summation):
         self.shards = shards
 
     def begin(self, last: bool) -> None:
-        self.shards.synchronise(last or self.shards.sharding == "full")
+        self.shards.expect(last)
 
     def finish(self) -> list[Tensor]:
         return self.shards.take_gradients()
@@ -311,7 +314,7 @@ class _Gather:
 
 
 class _Scatter(_Gather):
-    """FSDP's sum of gradients, of which each process receives its rows."""
+    """FSDP's sum of gradients; each process receives its own rows."""
 
     def __call__(  # type: ignore[override]
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
@@ -322,7 +325,7 @@ class _Scatter(_Gather):
 
 def _local(tensor: Tensor) -> Tensor:
     """This process's rows, in the same memory."""
-    return tensor.detach().to_local() if isinstance(tensor, DTensor) else tensor.detach()
+    return cast(DTensor, tensor.detach()).to_local() if isinstance(tensor, DTensor) else tensor.detach()
 
 
 def _whole(tensor: Tensor) -> Tensor:
