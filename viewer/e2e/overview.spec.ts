@@ -184,12 +184,15 @@ test("chosen heads are drawn together: a colour and a bar each, kept in the addr
 test("there are eight colours, so no more than eight heads are drawn, and the ninth says why", async ({ page }) => {
   await visited(page, "many", "#view=text&together=0-1-2-3-4-5-6-11-7", ".pick");
   await expect(page.locator(".pick[aria-pressed=true]")).toHaveCount(8);
+  await expect(page.locator(".textview .note strong")).toHaveText("At most 8 heads are drawn together.");
   const ninth = page.locator(".pick[aria-disabled]").first();
   await expect(ninth).toHaveAttribute("title", "At most 8 heads are drawn together.");
   await ninth.press("Enter");
   await expect(page.locator(".pick[aria-pressed=true]")).toHaveCount(8);
   await page.locator(".targets .token").nth(2).hover();
   await expect(page.locator(".which")).toContainText("▁w2 · mean of 8 heads");
+  await pick(page, 0).click();
+  await expect(page.locator(".textview .note strong")).toHaveCount(0);
   for (const theme of ["light", "dark"]) {
     await visited(page, "many", `#view=text&together=0-1-2-3-4-5-6-7&theme=${theme}`, ".pick");
     const { violations } = await new AxeBuilder({ page }).analyze();

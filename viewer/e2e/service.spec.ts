@@ -149,3 +149,15 @@ test("pages of a listed origin may ask, with and without a key, and others may n
   await page.goto(origins[1]!);
   expect(await asked(page, open, {})).toBe("TypeError");
 });
+
+test("the page says what the model does not know", async ({ page }) => {
+  const strangers = await visit(page, open);
+  await page.getByLabel("Text").fill(`${TEXT} 🙂`);
+  await page.getByRole("button", { name: "Ask" }).click();
+  await expect(page.locator("#unknown")).toHaveText("The model does not know “🙂”.");
+  await page.getByLabel("Text").fill(TEXT);
+  await page.getByRole("button", { name: "Ask" }).click();
+  await expect(page.locator("#answer")).toHaveText(WRITTEN);
+  await expect(page.locator("#unknown")).toBeHidden();
+  expect(strangers).toEqual([]);
+});

@@ -54,6 +54,8 @@ export class App {
   readonly heads = signal<(typeof HEADS)[number]>("one");
   /** The heads that the text view draws together; none of them means the one head alone. */
   readonly together = signal<readonly number[]>([]);
+  /** Whether the address names more heads than there are colours. */
+  readonly crowded = signal(false);
   readonly pool = signal<Pool>("peak");
   readonly scale = signal<Scale>("log");
   /** Whether the overview draws each head in colours of its own, whatever the scale elsewhere. */
@@ -192,7 +194,7 @@ export class App {
     const former = this.head.value;
     this.head.value = (head + heads) % heads;
     if (this.head.value !== former && this.against.value?.mean) this.against.value = { ...this.against.value, mean: false };
-    if (this.head.value !== former || this.together.value.some((each) => each >= heads)) this.together.value = [];
+    if (this.head.value !== former || this.together.value.some((each) => each >= heads)) [this.together.value, this.crowded.value] = [[], false];
     const after = this.extent;
     if (before.rows !== after.rows || before.columns !== after.columns) {
       this.camera.value = null;
@@ -215,6 +217,7 @@ export class App {
   /** Draws one head more, or less. There are only so many colours, and at least one head. */
   toggle(head: number): void {
     const drawn = this.drawn;
+    this.crowded.value = false;
     const next = drawn.includes(head) ? drawn.filter((each) => each !== head) : [...drawn, head].sort((a, b) => a - b);
     if (next.length === 0 || next.length > COLOURS.light.length) return;
     if (next.length === 1) this.choose(this.site.value, next[0]!);
@@ -340,6 +343,7 @@ export class App {
     if (side) this.word.value = { side: side as "query" | "key", at: Number(at) };
     const together = [...new Set(told.get("together")?.split("-").map(Number))].filter((head) => Number.isInteger(head) && head >= 0 && head < this.current.heads).sort((a, b) => a - b);
     this.together.value = together.length > 1 ? together.slice(0, COLOURS.light.length) : [];
+    this.crowded.value = together.length > COLOURS.light.length;
     this.off.value = offOf(told.get("off"), this.trace);
     const ends = told.get("brush")?.split("-").map(Number);
     if (ends?.length === 4 && ends.every((end) => Number.isInteger(end))) {

@@ -90,6 +90,7 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
       const cursor = app.cursor.value;
       const chosen = cursor && cursor.query >= rows[0] && cursor.query < Math.min(rows[1], rows[0] + MOST) ? cursor.query : null;
       hint.textContent = `${app.say("text.choose")} ${app.brush.value ? "" : app.say("text.brush")}`;
+      if (app.crowded.value) hint.prepend(h("strong", {}, app.say("text.most", { count: HEADS.light.length })), " ");
       show(latest.next(), rows, columns, chosen, least.value).catch((error: unknown) => {
         if (!calledOff(error)) replace(lines, app.failure(error));
       });
