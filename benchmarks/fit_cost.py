@@ -1,8 +1,9 @@
 """CPU time of training in one process in two source trees, side by side: what a change of the loop costs.
 
     python benchmarks/fit_cost.py --before ../before --chunks 100
+    python benchmarks/fit_cost.py --before ../before --chunks 12 --width 384 --tokens 4096 --precision bfloat16
 
-A process of each tree trains a small translator of verses by `fit` (one thread, one batch of at most 1,024 tokens an
+A process of each tree trains a small translator of verses by `fit` (one thread, one batch of at most `--tokens` an
 update), and the two take turns after every few updates, the first one changing, so that both meet the machine in the
 same state. The number is the median over the turns of after ÷ before, in CPU seconds, with the 95 % interval of the
 median.
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import race
 
@@ -47,7 +49,7 @@ class Turns:
     def end(self) -> None: ...
 
 
-def train(chunks: int) -> None:
+def train(chunks: int, width: int, tokens: int, precision: Any) -> None:
     """Trains in the tree that PYTHONPATH names."""
     import torch
 
@@ -60,16 +62,18 @@ def train(chunks: int) -> None:
     with tempfile.TemporaryDirectory() as folder, lzma.open(ROOT / "examples/data/verses.tsv.xz", "rt") as verses:
         data = Path(folder, "verses.tsv")
         data.write_text("".join(verses.readlines()[1:1501]), encoding="utf-8")
-        model = {"kind": "transformer", "encoder_layers": 2, "decoder_layers": 2, "block": {"model_dim": 64}}
-        settings = {"data": {"source": str(data), "columns": [0, 1], "max_tokens": 1024}, "model": model}
+        model = {"kind": "transformer", "encoder_layers": 2, "decoder_layers": 2, "block": {"model_dim": width}}
+        settings = {"data": {"source": str(data), "columns": [0, 1], "max_tokens": tokens}, "model": model}
         task, _ = TranslateTask.prepare(build(TranslateConfig, settings), Path(folder, "run"))
-        recipe = TrainConfig(steps=last + 1, validate_every=last + 1, save_every=last + 1, log_every=10)
+        recipe = TrainConfig(
+            steps=last + 1, validate_every=last + 1, save_every=last + 1, log_every=10, precision=precision
+        )
         fit(task, recipe, Path(folder, "run"), progress=Turns())
 
 
-def start(tree: Path, chunks: int) -> subprocess.Popen[str]:
+def start(tree: Path, options: list[str]) -> subprocess.Popen[str]:
     variables = {**os.environ, "PYTHONPATH": str(tree.resolve() / "src"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", "--chunks", str(chunks)]
+    command = [sys.executable, str(Path(__file__).resolve()), "--child", *options]
     return subprocess.Popen(
         command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -87,15 +91,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", type=Path, help="the other tree")
     parser.add_argument("--chunks", type=int, default=100, help=f"turns of {CHUNK} updates for each tree")
+    parser.add_argument("--width", type=int, default=64, help="of the model (64)")
+    parser.add_argument("--tokens", type=int, default=1024, help="the most of a batch (1,024)")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="(float32)")
     parser.add_argument("--out", type=Path, metavar="JSON")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        train(arguments.chunks)
+        train(arguments.chunks, arguments.width, arguments.tokens, arguments.precision)
         return
     if arguments.before is None:
         parser.error("--before names the tree to compare with")
-    before, after = (start(tree, arguments.chunks) for tree in (arguments.before, ROOT))
+    options = [f"--{name}={getattr(arguments, name)}" for name in ("chunks", "width", "tokens", "precision")]
+    before, after = (start(tree, options) for tree in (arguments.before, ROOT))
     for process in (before, after):
         assert process.stdout
         process.stdout.readline()

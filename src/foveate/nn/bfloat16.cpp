@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <memory>
 
-constexpr int64_t PANEL = 64, ROWS = 6, BLOCK = 252, COLUMNS = 96, PAIRS = 256, STEP = 16, BESIDE = 256;
+constexpr int64_t PANEL = 64, ROWS = 6, BLOCK = 252, COLUMNS = 96, PAIRS = 256, STEP = 16, BESIDE = 256, AHEAD = 32;
 
 static inline int64_t whole(int64_t count, int64_t step) { return (count + step - 1) / step * step; }
 
@@ -140,6 +140,12 @@ static void pack_transposed(const float* from, int64_t rows, int64_t width, uint
     });
 }
 
+// A line of memory of each row of a pair that is read some pairs later: rows that lie apart do not come by themselves.
+static inline void fetch(const uint16_t* at, int64_t width) {
+    __builtin_prefetch(at + AHEAD * width);
+    __builtin_prefetch(at + (AHEAD + 1) * width);
+}
+
 // Panels of a matrix [rows, width], float32 or bfloat16, as it is: the summed axis is `rows`. A task is some panels side by
 // side, because rows are read as they lie in memory.
 static void pack(const void* from, bool half, int64_t rows, int64_t width, uint32_t* to, int64_t threads) {
@@ -154,6 +160,7 @@ static void pack(const void* from, bool half, int64_t rows, int64_t width, uint3
                 __mmask16 even = 2 * k < rows ? there : 0, odd = 2 * k + 1 < rows ? there : 0;
                 const uint16_t* halves = (const uint16_t*)from + at;
                 const float* floats = (const float*)from + at;
+                if (half && column % 32 == 0) fetch(halves, width);
                 __m256i a = half ? _mm256_maskz_loadu_epi16(even, halves) : rounded(_mm512_maskz_loadu_ps(even, floats));
                 __m256i b = half ? _mm256_maskz_loadu_epi16(odd, halves + width)
                                  : rounded(_mm512_maskz_loadu_ps(odd, floats + width));
@@ -307,7 +314,7 @@ static void turn(
             for (int64_t q = 0; q < STEP; q++) {
                 int64_t row = 2 * (pair + k + q);
                 const uint16_t* at = from + row * columns + start + column;
-                if (column % 32 == 0) __builtin_prefetch(at + 32 * columns), __builtin_prefetch(at + 33 * columns);
+                if (column % 32 == 0) fetch(at, columns);
                 __m256i a = _mm256_maskz_loadu_epi16(row < rows ? there : 0, at);
                 __m256i b = _mm256_maskz_loadu_epi16(row + 1 < rows ? there : 0, at + columns);
                 total = _mm512_add_ps(total, _mm512_add_ps(widened(a), widened(b)));
@@ -413,6 +420,7 @@ void outer(
             for (int64_t t = 0; t < length; t++)
                 for (int64_t n = 0; n < here; n += 16) {
                     const uint16_t* row = grad + 2 * (k + t) * columns + start + n;
+                    if (n % 32 == 0) fetch(row, columns);
                     __mmask16 even = first(here - n), odd = 2 * (k + t) + 1 < rows ? even : 0;
                     __m256i a = _mm256_maskz_loadu_epi16(even, row), b = _mm256_maskz_loadu_epi16(odd, row + columns);
                     _mm512_storeu_si512(turned + t * COLUMNS + n, pairs(a, b));
