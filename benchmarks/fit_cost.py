@@ -81,7 +81,8 @@ def start(tree: Path, options: list[str]) -> subprocess.Popen[str]:
 
 def turn(process: subprocess.Popen[str]) -> float:
     """CPU seconds of the next updates."""
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     process.stdin.write("\n")
     process.stdin.flush()
     return float(process.stdout.readline())

@@ -17,8 +17,8 @@ from foveate.search import BeamConfig, Constraints, DecodeConfig, GreedyConfig, 
 BEGIN, END = 1, 2
 CLOSE = 1e-4
 """Log-probabilities that differ by less may have the other order in torch; of a score it is divided like the score. The
-two engines' log-probabilities of a hypothesis differed by at most 3.1e-5 (`benchmarks/start.py`), so that the difference
-of two changes by at most 6.2e-5."""
+two engines' log-probabilities of a hypothesis differed by at most 3.1e-5 (`benchmarks/start.py`), the difference of two
+therefore by at most 6.2e-5."""
 NONE = np.float32(-np.inf)
 Number = float | np.float32
 
