@@ -5,6 +5,7 @@ step takes were measured once, on one core of an x86 server of 2 cores with AVX-
 factor of two on others. `plan`, and training before step 1, measure them on this machine.
 """
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +18,9 @@ from torch import Tensor, nn
 
 from foveate.attention import AttentionRecord, Mechanism, Plan, record
 from foveate.data.batch import Batch
+from foveate.data.text import require_lasting
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, ByteConfig
-from foveate.errors import UsageError
+from foveate.errors import FoveateError, UsageError
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.suggestion import counted
 
@@ -156,10 +158,25 @@ class Probe:
     """Further lines on the model, such as its latency."""
 
 
-def vocabulary(tokeniser: Any, default: int | None = None) -> int:
-    """The size of a tokeniser's vocabulary, by its configuration. Raises UsageError for one without room for text."""
+def beginning(path: str, read: Callable[[str], Iterator[Example]]) -> list[Example]:
+    """The first examples of a file; none where no file is named, or it cannot be read: the figures of a model can be
+    had before its data.
+    """
+    with contextlib.suppress(FoveateError):
+        require_lasting(path)
+        return list(islice(read(path), SAMPLE)) if path else []
+    return []
+
+
+def vocabulary(tokeniser: Any, default: int | None = None, texts: Callable[[], Sequence[str]] = list) -> int:
+    """The size of a tokeniser's vocabulary: by its configuration, by a default, or what it learns from texts. Raises
+    UsageError for one without room for text.
+    """
     fixed = ByteConfig().train([]).vocab_size if isinstance(tokeniser, ByteConfig) else None
-    size = fixed or getattr(tokeniser, "vocab_size", None) or default or VOCABULARY
+    size = fixed or getattr(tokeniser, "vocab_size", None) or default
+    if size is None and (sample := texts()):
+        size = tokeniser.train(sample).vocab_size
+    size = size or VOCABULARY
     if size <= len(SPECIALS):
         raise UsageError(
             f"A vocabulary of {size} has no room for text beside the {len(SPECIALS)} special tokens. Raise --vocab."

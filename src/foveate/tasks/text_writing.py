@@ -78,6 +78,10 @@ class WritingConfig:
         """The examples of a file, with their texts as they are learnt. Raises DataError for a text without letters."""
         return transcribed(self.reader.read(path), self.text, path)
 
+    def texts(self, path: str) -> Iterator[str]:
+        """The texts of a file. Raises as `read` does."""
+        return (example.label for example in self.read(path))
+
     def labels_of(self, example: Example) -> Sequence[str]:
         """None: which examples are held out does not depend on their texts."""
         return ()

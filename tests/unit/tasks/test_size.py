@@ -1,5 +1,6 @@
 """Sizes fit the machine and the data: by rules, so that the same data on the same machine give the same run."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,35 @@ def test_a_plan_has_the_vocabularies_that_the_data_give(tmp_path: Path, kind: st
     assert side.probe(config, (5, 5), 300).vocabulary == "vocabularies 300 and 300"
     pairs.unlink()
     assert side.probe(config, (5, 5), None).vocabulary == "vocabularies 8,000 and 8,000"
+
+
+FEW = ["a cat", "the cat", "the house"]
+
+
+@pytest.mark.parametrize("name", [name for name in DATA if name not in ("translate", "node", "molecule")])
+def test_every_plan_counts_what_texts_give(tmp_path: Path, name: str) -> None:
+    files = {
+        "text.txt": "".join(f"{line}\n" for line in FEW),
+        "tagged.txt": "".join(f"{line.replace(' ', '/D ')}/N\n" for line in FEW),
+        "texts.tsv": "".join(f"{line}\tkind {number % 2}\n" for number, line in enumerate(FEW)),
+        "clips.tsv": "path\ttext\n" + "".join(f"one.wav\t{line}\n" for line in FEW),
+        "captions.tsv": "path\ttext\n" + "".join(f"one.png\t{line}\n" for line in FEW),
+    }
+    for file, content in files.items():
+        (tmp_path / file).write_text(content)
+    (tmp_path / "one.wav").write_bytes(wav(np.sin(np.arange(8_000) / 5), 8_000))
+    Image.new("RGB", (8, 8), "teal").save(tmp_path / "one.png")
+    side, (setting, file) = TASKS[name].side, (DATA | {"transcribe": ("data", "clips.tsv")})[name]
+    data = {"data": {setting: str(tmp_path / file)}}
+    config = build(side.config, {**data, **({"min_count": 1} if name == "tag" else {"tokeniser": {"kind": "word"}})})
+    size = 8 if name == "tag" else config.tokeniser.train(FEW).vocab_size
+    lengths = side.usual_lengths or (10,) * len(TASKS[name].lengths)
+    words = side.probe(config, lengths, None).vocabulary
+    assert re.search(rf"\b{size}\b", words), words
+    assert "assumed" not in words
+    if name in ("tag", "classify"):
+        assert words.endswith("and 2 labels")
+    assert re.search(r"\b300\b", side.probe(config, lengths, 300).vocabulary)
+    (tmp_path / file).unlink()
+    if name in ("language_model", "masked_language_model", "tag", "classify", "speak"):
+        assert "8,000" in side.probe(config, lengths, None).vocabulary

@@ -3,6 +3,7 @@
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from foveate.tasks.run_plan import (
     Probe,
     Reason,
     Suggestion,
+    beginning,
     noise,
     require_fit,
     sample_of,
@@ -123,7 +125,8 @@ class CaptionSide(WritingSide):
         """Pictures of noise with made-up captions, as many as the budget of a batch allows; the data, where they are
         named, give the size of their pictures.
         """
-        size, (length, text) = vocabulary(config.tokeniser, vocab), lengths
+        texts = partial(beginning, config.data.data, config.texts)
+        size, (length, text) = vocabulary(config.tokeniser, vocab, texts), lengths
         source = self._input(config, length)
         length = source.grid[0] * source.grid[1]
         model = seeded(lambda: config.model.build(source, size), config.seed)

@@ -44,6 +44,7 @@ from foveate.tasks.run_plan import (
     Probe,
     Reason,
     Suggestion,
+    beginning,
     made_up,
     require_fit,
     vocabulary,
@@ -94,11 +95,13 @@ class ClassifySide(LabellingSide):
         the budget of a batch allows. Raises UsageError for too few positions, and for a reader without data.
         """
         if config.reader is None:
-            (length,), size = lengths, vocabulary(config.tokeniser, vocab)
+            (length,), examples = lengths, beginning(config.data.data, config.read)
+            size = vocabulary(config.tokeniser, vocab, lambda: [text for one in examples for text in one.thing])
             batch = made_up(max(config.data.max_tokens // length, 1), length, size)
             source: Any = size
             known, unit, shorter = f"a vocabulary of {size:,}", "token", "--length"
-            kinds, counting = LABELS, f"{LABELS} labels (assumed)"
+            kinds = len({one.label for one in examples}) or LABELS
+            counting = counted(kinds, "label") + ("" if examples else " (assumed)")
         else:
             if not config.data.data:
                 raise UsageError(f"The sizes of {config.what} are those of the data: name them with --data.")

@@ -14,7 +14,7 @@ from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, Lang
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.option import decode_config
 from foveate.tasks.report_page import Sample
-from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, vocabulary
+from foveate.tasks.run_plan import Allowance, Probe, Suggestion, beginning, made_up, vocabulary
 from foveate.tasks.side import Figures
 from foveate.tasks.stranger import Strangers
 from foveate.tasks.text_side import TextSide, suggested, validation_lines
@@ -38,7 +38,8 @@ class LanguageModelSide(TextSide):
 
     def probe(self, config: LanguageModelTaskConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
         """Rows of `block_length` tokens."""
-        size, rows, length = vocabulary(config.tokeniser, vocab), config.data.rows, config.data.block_length
+        rows, length = config.data.rows, config.data.block_length
+        size = vocabulary(config.tokeniser, vocab, lambda: beginning(config.data.text, read_lines))
         model, text = LanguageModelTask.initial(config, size), made_up(rows, length + 1, size)
         return Probe(
             model=model,

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from foveate.tasks.masked_language_model.task import (
 )
 from foveate.tasks.masked_language_model.use import GAP, Filler
 from foveate.tasks.report_page import Sample
-from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, vocabulary
+from foveate.tasks.run_plan import Allowance, Probe, Suggestion, beginning, made_up, vocabulary
 from foveate.tasks.side import NOT_DATA, Figures
 from foveate.tasks.stranger import Strangers
 from foveate.tasks.text_side import TextSide, suggested, validation_lines
@@ -44,7 +45,9 @@ class MaskedLanguageModelSide(TextSide):
 
     def probe(self, config: MaskedLanguageModelConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
         """Rows of `block_length` tokens, with gaps."""
-        size, rows, length = vocabulary(config.tokeniser, vocab), config.data.rows, config.data.block_length
+        rows, length, layout = config.data.rows, config.data.block_length, MaskedLanguageModelTask.layout(config)
+        lines = partial(beginning, config.data.text, lambda path: layout.texts(layout.read(path)))
+        size = vocabulary(config.tokeniser, vocab, lines)
         model = MaskedLanguageModelTask.initial(config, size)
         text = made_up(rows, length, size).ids.numpy()
         batch = GapBatch.of(list(text), config, size)

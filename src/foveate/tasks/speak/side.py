@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from foveate.tasks.run_plan import (
     Probe,
     Reason,
     Suggestion,
+    beginning,
     noise,
     require_fit,
     sample_of,
@@ -99,7 +101,8 @@ class SpeakSide(Side):
 
     def probe(self, config: SpeakConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
         """Made-up texts with frames of noise, as many as the budget of a batch allows."""
-        size, (text, length) = vocabulary(config.tokeniser, vocab), lengths
+        texts = partial(beginning, config.data.data, config.texts)
+        size, (text, length) = vocabulary(config.tokeniser, vocab, texts), lengths
         source = Vectors(config.reader.geometry.width)
         model = seeded(lambda: config.model.build(size, source.width), config.seed)
         require_fit(model.max_length, text, "--source-length")

@@ -30,6 +30,7 @@ from foveate.tasks.run_plan import (
     Probe,
     Reason,
     Suggestion,
+    beginning,
     made_up,
     require_fit,
     vocabulary,
@@ -71,30 +72,27 @@ class WordSide(LabellingSide):
         return with_others(lambda allowance: _suggested(sentences, words, tags, len(different), allowance), allowance)
 
     def probe(self, config: TagConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
-        """Sentences of so many made-up words, as many as the token budget allows.
+        """Sentences of so many words, drawn from the data or made up, as many as the token budget allows.
 
         Raises UsageError when the model has too few positions.
         """
-        (length,), size = lengths, vocabulary(config, vocab)
-
-        def sentences() -> Iterator[Tagged]:
-            for number in range(size - len(SPECIALS)):
-                word, label = _word(number), f"label {number % LABELS}"
-                yield Tagged(number, (word,) * config.min_count, (label,) * config.min_count)
-
-        known = WordVocabulary.learn(config, sentences)
-        model = known.model(config)
-        drawn = made_up(max(config.data.max_tokens // length, 1), length, size).ids - len(SPECIALS)
-        texts = [[_word(number) for number in row] for row in drawn.tolist()]
+        (length,), sample = lengths, [] if vocab else beginning(config.data.data, config.read)
+        sentences = sample or list(_made_up(vocabulary(config, vocab), config.min_count))
+        known = WordVocabulary.learn(config, lambda: iter(sentences))
+        words = list(dict.fromkeys(word for sentence in sentences for word in sentence.words))
+        model, size, kinds = known.model(config), known.words.vocab_size, len(known.labels)
+        rows = max(config.data.max_tokens // length, 1)
+        drawn = made_up(rows, length, len(words) + len(SPECIALS)).ids - len(SPECIALS)
+        texts = [[words[number] for number in row] for row in drawn.tolist()]
         require_fit(model.max_length, max(map(known.length, texts)), "--length")
         different, places = drawn.unique(return_inverse=True)
-        batch = WordBatch.of(list(places.numpy()), [known.form(_word(number)) for number in different.tolist()])
-        labels = torch.randint(LABELS, (drawn.numel(),), generator=torch.Generator().manual_seed(0))
+        batch = WordBatch.of(list(places.numpy()), [known.form(words[number]) for number in different.tolist()])
+        labels = torch.randint(kinds, (drawn.numel(),), generator=torch.Generator().manual_seed(0))
         return Probe(
             model=model,
             loss=lambda: cross_entropy(model(batch), labels),
-            vocabulary=f"{size:,} words and {LABELS} labels (assumed)",
-            batch=f"{len(drawn)} sentences of {length} words",
+            vocabulary=f"{size:,} words and {counted(kinds, 'label')}{'' if sample else ' (assumed)'}",
+            batch=f"{rows} sentences of {length} words",
             tokens=drawn.numel(),
             unit="words",
         )
@@ -194,6 +192,13 @@ def _suggested(sentences: int, words: int, tags: set[str], different: int, allow
         (Reason("model", f"a bidirectional GRU, {layers} × {size} wide, over words and their spellings, {allowance}"),),
         lengths=(max(words // sentences, 1),),
     )
+
+
+def _made_up(size: int, count: int) -> Iterator[Tagged]:
+    """Sentences with a vocabulary of this size, in each a word that is repeated."""
+    for number in range(size - len(SPECIALS)):
+        word, label = _word(number), f"label {number % LABELS}"
+        yield Tagged(number, (word,) * count, (label,) * count)
 
 
 def _word(number: int) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.held_out import Parts
 from foveate.tasks.option import decode_config, require_used
 from foveate.tasks.run_model import seeded
-from foveate.tasks.run_plan import Allowance, Probe, Suggestion, noise, require_fit, spelled, vocabulary
+from foveate.tasks.run_plan import Allowance, Probe, Suggestion, beginning, noise, require_fit, spelled, vocabulary
 from foveate.tasks.text_writing_side import Reading, Things, WritingSide
 from foveate.tasks.transcribe import TASK
 from foveate.tasks.transcribe.dictation import dictate, seeing
@@ -61,7 +62,8 @@ class TranscribeSide(WritingSide):
 
         Raises UsageError for a text that does not fit into its recording, and when the model has too few positions.
         """
-        size, (length, text) = vocabulary(config.tokeniser, vocab or _learnt_size(config)), lengths
+        texts = partial(beginning, config.data.data, config.texts)
+        size, (length, text) = vocabulary(config.tokeniser, vocab, texts), lengths
         source = _input(config)
         model = seeded(lambda: config.model.build(source, size), config.seed)
         require_fit(model.longest_source, length, "--source-length")
@@ -192,15 +194,6 @@ def _assumption(config: TranscribeConfig, vocab: int | None) -> str:
     """Words on a size that neither data nor options give."""
     known = vocab or config.data.data or getattr(config.tokeniser, "vocab_size", None)
     return "" if known or isinstance(config.tokeniser, ByteConfig) else " (assumed: give --data or --vocab)"
-
-
-def _learnt_size(config: TranscribeConfig) -> int | None:
-    """The size of the vocabulary that a tokeniser learns from the texts of the data; None without data, and where the
-    configuration gives the size.
-    """
-    if not config.data.data or getattr(config.tokeniser, "vocab_size", None):
-        return None
-    return config.tokeniser.train(example.label for example in config.read(config.data.data)).vocab_size
 
 
 def _input(config: TranscribeConfig) -> Vectors:

@@ -8,10 +8,10 @@ from typing import Any
 from foveate.config import to_dict
 from foveate.data.text import require_lasting
 from foveate.data.tokeniser import Tokeniser, WordTokeniser
-from foveate.errors import DataError, FoveateError
+from foveate.errors import DataError
 from foveate.metrics.corpus import FOR_SENTENCES, FOR_SYMBOLS
 from foveate.suggestion import counted
-from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, training_table, with_others
+from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, beginning, training_table, with_others
 from foveate.tasks.translate.task import Forerunner, TranslateConfig
 
 FEW_SYMBOLS = 256
@@ -57,11 +57,9 @@ def learnt_sizes(config: TranslateConfig) -> tuple[int | None, int | None]:
     """
     joint, source, target = config.joint_vocabulary, config.source_tokeniser, config.target_tokeniser
     open_ended = [one for one in (source, target) if getattr(one, "vocab_size", None) is None]
-    if not (config.data.source and open_ended):
-        return None, None
-    try:
-        pairs = list(islice(config.data.read(config.data.source, config.data.target), SAMPLE))
-    except FoveateError:  # the figures of a model can be had before its data
+    data = config.data
+    pairs = beginning(data.source, lambda path: data.read(path, data.target)) if open_ended else []
+    if not pairs:
         return None, None
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     sizes = [
