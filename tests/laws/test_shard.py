@@ -1,6 +1,7 @@
 """Laws of batches in shards: those of batches, and shards one after the other."""
 
 import tempfile
+import tracemalloc
 from itertools import groupby
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.data.batching import BatchPlan
+from foveate.data.block import BlockPlan
 from foveate.data.shard_plan import ShardPlan, plan_of
 from foveate.data.store import RowStore, TokenStore
 from foveate.errors import DataError
@@ -118,3 +120,43 @@ def test_a_pair_without_room_is_named_by_its_line() -> None:
     source, target = stored([(3, 4)] * 30 + [(50, 11)] + [(3, 4)] * 30)
     with pytest.raises(DataError, match="The pair of line 131 has 50 source and 11 target tokens"):
         ShardPlan(source, target, shard=7, max_tokens=MAX_TOKENS, seed=0, lines=np.arange(101, 162))
+
+
+@settings(max_examples=50)
+@given(st.integers(2, 900), st.integers(1, 9), st.integers(1, 5), SHARDS, SEEDS, st.integers(0, 2))
+def test_blocks_of_an_epoch_are_read_shard_by_shard(
+    tokens: int, length: int, rows: int, shard: int, seed: int, epoch: int
+) -> None:
+    blocks = BlockPlan(num_tokens=tokens, length=length, rows=rows, seed=seed, shard=shard)
+    steps = range(epoch * blocks.steps_per_epoch, (epoch + 1) * blocks.steps_per_epoch)
+    starts = [blocks.starts(step) for step in steps]
+    places = (np.array(starts) - min(map(min, starts))) // blocks.length
+    assert len(set(places.ravel().tolist())) == places.size == blocks.rows * len(steps)
+    assert max(map(max, starts)) + blocks.length < tokens
+    alone = BlockPlan(num_tokens=tokens, length=length, rows=rows, seed=seed, shard=shard)
+    assert (alone.starts(steps[-1]) == starts[-1]).all()
+    if blocks.num_rows == places.size:  # otherwise some rows are left out, perhaps the first one
+        size = max(shard // blocks.rows, 1) * blocks.rows
+        visits = [number for number, _ in groupby((places // size)[:, 0].tolist())]
+        assert all(len(set(batch.tolist())) == 1 for batch in places // size)
+        assert len(visits) == len(set(visits)) == -(-blocks.num_rows // size)
+
+
+def test_no_step_of_blocks_needs_the_order_of_all_rows() -> None:
+    peaks = []
+    for tokens in (50_000, 500_000):
+        tracemalloc.start()
+        blocks = BlockPlan(num_tokens=tokens, length=5, rows=10, seed=0, shard=1_000)
+        for step in range(0, blocks.steps_per_epoch, 50):
+            blocks.starts(step)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_blocks_of_one_shard_have_the_order_of_earlier_versions() -> None:
+    usual, small = (BlockPlan(num_tokens=99, length=4, rows=3, seed=5, shard=shard) for shard in (None, 24))
+    assert [usual.starts(step).tolist() for step in (0, 9)] == [small.starts(step).tolist() for step in (0, 9)]
+    generator = np.random.default_rng([5, 1])
+    offset = int(generator.integers(4))
+    assert usual.starts(7).tolist() == sorted((offset + 4 * generator.permutation(23)[:3]).tolist())

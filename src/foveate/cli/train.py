@@ -62,9 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
     with joined() as world:
         hush(arguments.quiet or not world.is_first)
         begun: list[Begun] = []
+        again = any(int(count) for count in world.gather(str(restarts())))  # each machine counts its own
 
         def start() -> None:
-            if not (restarts() and (folder / "config.json").exists()):
+            if not (again and (folder / "config.json").exists()):
                 begun.append(begin(arguments, folder))
 
         world.once(start, during="the preparation of the data")

@@ -23,10 +23,11 @@ def setting(default: T, help: str) -> T:
 
 
 def require_counts(settings: Any, *names: str) -> None:
-    """Raises ValueError for a setting that counts something and is less than 1."""
+    """Raises ValueError for a setting that counts something and is less than 1. None counts nothing."""
     for name in names:
-        if getattr(settings, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(settings, name)}")
+        count = getattr(settings, name)
+        if count is not None and count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
 
 
 def kind_of(cls: type) -> str:

@@ -8,6 +8,9 @@ from jaxtyping import Int, Integer
 
 from foveate.errors import DataError
 
+SHARD = 100_000_000
+"""Rows that are shuffled together."""
+
 
 class BlockPlan:
     """Consecutive rows of `length` tokens of one text, for training on the next token at every position.
@@ -22,10 +25,12 @@ class BlockPlan:
     >>> plan.read(np.arange(10), plan.starts(0)).tolist()
     [[2, 3, 4, 5], [5, 6, 7, 8]]
 
+    Of more rows than a `shard` has (by default 100 million), the shards are shuffled, then the rows of each.
+
     A text that is shorter than a row is one row. Raises DataError for a text without a token to predict.
     """
 
-    def __init__(self, *, num_tokens: int, length: int, rows: int, seed: int) -> None:
+    def __init__(self, *, num_tokens: int, length: int, rows: int, seed: int, shard: int | None = None) -> None:
         if num_tokens < 2:
             raise DataError(f"The text has {num_tokens} tokens: there is nothing to predict. Give a longer text.")
         self.num_tokens, self.seed = num_tokens, seed
@@ -33,7 +38,11 @@ class BlockPlan:
         # One row less than fits, so that every offset has the same number.
         self.num_rows = max((num_tokens - self.length) // self.length, 1)
         self.rows = min(rows, self.num_rows)
-        self._epoch: tuple[int, np.ndarray] | None = None
+        whole = max((shard or SHARD) // self.rows, 1)  # complete batches of every shard but the last
+        self._steps = np.diff([*range(0, self.steps_per_epoch, whole), self.steps_per_epoch])
+        self._bounds = np.append(np.cumsum([0, *self._steps[:-1]]) * self.rows, self.num_rows)
+        self._epoch, self._shard, self._offset = -1, -1, 0
+        self._shards = self._ends = self._rows = np.arange(0)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -43,12 +52,26 @@ class BlockPlan:
     def starts(self, step: int) -> Int[np.ndarray, " rows"]:
         """The first tokens of the rows of a step. Steps are counted over all epochs."""
         epoch, index = divmod(step, self.steps_per_epoch)
-        if self._epoch is None or self._epoch[0] != epoch:
-            generator = np.random.default_rng([self.seed % (1 << 64), epoch])
-            spare = self.num_tokens - 1 - self.num_rows * self.length
-            offset = int(generator.integers(min(spare, self.length - 1) + 1))
-            self._epoch = epoch, offset + self.length * generator.permutation(self.num_rows)
-        return np.sort(self._epoch[1][index * self.rows : (index + 1) * self.rows])
+        if self._epoch != epoch:
+            self._begin(epoch)
+        place = int(np.searchsorted(self._ends, index, side="right"))
+        if self._shard != self._shards[place]:
+            self._shard = int(self._shards[place])
+            self._rows = self._rows[:0]  # before the next ones take their memory
+            generator = np.random.default_rng([self.seed % (1 << 64), epoch, self._shard])
+            self._rows = self._bounds[self._shard] + generator.permutation(int(np.diff(self._bounds)[self._shard]))
+        first = (index - int(self._ends[place] - self._steps[self._shard])) * self.rows
+        return np.sort(self._offset + self.length * self._rows[first : first + self.rows])
+
+    def _begin(self, epoch: int) -> None:
+        """Draws the offset of an epoch, and the order of its shards; or of its rows, if they are one shard."""
+        generator = np.random.default_rng([self.seed % (1 << 64), epoch])
+        spare = self.num_tokens - 1 - self.num_rows * self.length
+        self._epoch, self._offset = epoch, int(generator.integers(min(spare, self.length - 1) + 1))
+        alone = len(self._steps) == 1
+        self._rows = generator.permutation(self.num_rows if alone else 0)
+        self._shards = generator.permutation(len(self._steps))
+        self._shard, self._ends = 0 if alone else -1, np.cumsum(self._steps[self._shards])
 
     def read(
         self, tokens: Integer[np.ndarray, " tokens"], starts: Int[np.ndarray, " rows"]

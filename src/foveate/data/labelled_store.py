@@ -1,8 +1,8 @@
 """Stores labelled examples (sentences and all other rows), and reports on those that were left out."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,15 @@ from torch import Tensor
 
 from foveate.data.batch import Batch
 from foveate.data.label import Labels
-from foveate.data.labelled import Tagged
+from foveate.data.labelled import LabelledText, Tagged
+from foveate.data.labelled_encoding import LabelledEncoder
+from foveate.data.labelled_report import LabelledReport as LabelledReport
+from foveate.data.labelled_report import LabelTally
 from foveate.data.level import Levels
-from foveate.data.pair_report import LeftOut
 from foveate.data.preparation import resumable
 from foveate.data.reader import RowMaker, stored_levels, stored_type
 from foveate.data.row import Row
+from foveate.data.row_journal import write_rows
 from foveate.data.store import FeatureStore, TokenStore, TokenWriter, VectorType, open_rows
 from foveate.data.tokeniser import UNKNOWN
 from foveate.data.variant import Draw, drawn, longest, varies
@@ -29,8 +32,6 @@ from foveate.nn.embed import Input
 from foveate.storage.draft import draft_folder
 from foveate.voice import watched
 
-_NAMED = 10
-
 
 @dataclass(frozen=True, eq=False)
 class RowBatch:
@@ -39,50 +40,6 @@ class RowBatch:
     rows: Batch
     labels: Int[Tensor, " labelled"]
     examples: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledReport:
-    """The numbers of used and omitted examples, with the reasons. Examples are never truncated.
-
-    >>> print(LabelledReport(what="sentences", total=4, max_length=50, too_long=LeftOut(1, (2,)), tokens=50, unknown=1))
-    3 of 4 sentences are used. More than 50 tokens: line 2. 2.0 % of the tokens are unknown.
-    """
-
-    what: str
-    total: int
-    max_length: int
-    empty: LeftOut = LeftOut()
-    too_long: LeftOut = LeftOut()
-    strange: LeftOut = LeftOut()
-    """Examples with a label that the training data do not have."""
-    strangers: tuple[str, ...] = ()
-    """The first of these labels."""
-    tokens: int = 0
-    unknown: int = 0
-    rare: str = ""
-    """A warning about labels that occur once."""
-    remarks: Mapping[str, LeftOut] = field(default_factory=dict)
-    """Remarks on rows that are used or empty, each with its examples."""
-
-    @property
-    def used(self) -> int:
-        return self.total - self.empty.count - self.too_long.count - self.strange.count
-
-    def __str__(self) -> str:
-        used = f"All {self.total:,}" if self.used == self.total else f"{self.used:,} of {self.total:,}"
-        sentences = [f"{used} {self.what} are used."]
-        if self.empty.count:
-            sentences.append(f"Empty: {self.empty}.")
-        if self.too_long.count:
-            sentences.append(f"More than {self.max_length:,} tokens: {self.too_long}.")
-        if self.strange.count:
-            names = ", ".join(map(repr, self.strangers))
-            sentences.append(f"Warning: labels that the training data do not have ({names}): {self.strange}.")
-        if self.unknown:
-            sentences.append(f"{100 * self.unknown / self.tokens:.1f} % of the tokens are unknown.")
-        sentences += [f"Warning: {remark}: {examples}." for remark, examples in self.remarks.items()]
-        return " ".join([*sentences, self.rare] if self.rare else sentences)
 
 
 @dataclass(frozen=True)
@@ -180,6 +137,12 @@ class LabelledData:
         """The length of each row, or that of its longest variant."""
         return longest(self.inputs.lengths, self.variants)
 
+    def lengths_between(self, start: int, stop: int) -> Int64[np.ndarray, " rows"]:
+        """`lengths` of a stretch of rows, without reading those of others where there are no variants."""
+        if self.variants is not None:
+            return self.lengths[start:stop]
+        return self.inputs.lengths_between(start, stop)
+
     def rows(self, examples: Sequence[int] | np.ndarray, *, draw: Draw | None = None) -> RowBatch:
         """The labelled rows with these numbers; with a `draw` those of training, which may be variants."""
         chosen = tuple(int(example) for example in examples)
@@ -216,7 +179,7 @@ def prepare_sentences(
     Raises DataError, with `path`, for a tag that `labels` lacks. With `lenient`, as for a file of validation examples,
     such a sentence is left out and reported, unless most sentences are like this.
     """
-    tally, numbers, unknown = _Tally("sentences", max_length, labels, path, lenient), dict[str, int](), set[str]()
+    tally, numbers, unknown = LabelTally("sentences", max_length, labels, path, lenient), dict[str, int](), set[str]()
     with _writing(Path(folder), "forms") as (writers, finish):
         for sentence in sentences:
             tags = tally.labels(sentence.line, measure(sentence.words), sentence.tags)
@@ -232,7 +195,7 @@ def prepare_sentences(
                 row.append(numbers[word])
                 tally.unknown += word in unknown
             finish(row, tags, sentence.line)
-    return LabelledData.open(folder), tally.report(rare)
+    return LabelledData.open(folder), tally.report(rare).checked()
 
 
 def prepare_rows(
@@ -256,7 +219,7 @@ def prepare_rows(
     Raises DataError for a label that `labels` lacks. With `lenient`, as for a file of validation examples, such a row
     is left out and reported, unless most rows are like this.
     """
-    tally, source = _Tally(what, max_length, labels, path, lenient), rows.input
+    tally, source = LabelTally(what, max_length, labels, path, lenient), rows.input
     more = () if source.axes is None else ("places",) if source.axes else ("edges",)
     varied = varied and varies(rows)
     with (
@@ -279,7 +242,27 @@ def prepare_rows(
                 if name in writers:
                     writers[name].append([] if part is None else Row.flat(part).tolist())
             finish(row.values.tolist() if source.width is None else row.values, numbers, example.line)
-    return LabelledData.open(folder), tally.report(rare)
+    return LabelledData.open(folder), tally.report(rare).checked()
+
+
+def prepare_texts(
+    folder: Path,
+    examples: Iterable[LabelledText],
+    rows: RowMaker,
+    labels: Labels,
+    *,
+    what: str,
+    max_length: int,
+    path: str = "",
+    lenient: bool = False,
+    rare: str = "",
+    processes: int = 1,
+    origin: str = "",
+) -> tuple[LabelledData, LabelledReport]:
+    """Store texts with one label each, as `prepare_rows` does. `processes` and `origin` are those of `write_rows`."""
+    encoder = LabelledEncoder(rows=rows, labels=labels, what=what, max_length=max_length, path=path, lenient=lenient)
+    report = write_rows(folder, watched(examples, what), encoder, processes=processes, origin=origin)
+    return LabelledData.open(folder), replace(report, rare=rare).checked()
 
 
 Finish = Callable[[Any, list[int], int], None]
@@ -341,58 +324,3 @@ class _PlaceWriter:
     def finish(self) -> None:
         if self.same and not self.differ:
             self.writer.append(self.first)
-
-
-class _Tally:
-    """Counts examples that are used or left out."""
-
-    def __init__(self, what: str, max_length: int, known: Labels, path: str, lenient: bool) -> None:
-        self.what, self.max_length, self.vocabulary, self.path, self.lenient = what, max_length, known, path, lenient
-        self.total = self.tokens = self.unknown = 0
-        self.empty, self.too_long, self.strange = LeftOut(), LeftOut(), LeftOut()
-        self.refusal: DataError | None = None
-        self.strangers: dict[str, None] = {}
-        self.remarks: dict[str, LeftOut] = {}
-
-    def remark(self, line: int, remarks: Sequence[str]) -> None:
-        """Count the remarks on an example."""
-        for remark in remarks:
-            self.remarks[remark] = self.remarks.get(remark, LeftOut()).add(line)
-
-    def labels(self, line: int, length: int, names: Sequence[str]) -> list[int] | None:
-        """The numbers of an example's labels; None if it is left out."""
-        self.total += 1
-        if not length:
-            self.empty = self.empty.add(line)
-        elif length > self.max_length:
-            self.too_long = self.too_long.add(line)
-        else:
-            try:
-                numbers = [self.vocabulary.encode(name, f"{self.path}:{line}") for name in names]
-            except DataError as error:
-                if not self.lenient:
-                    raise
-                self.refusal = self.refusal or error
-                self.strange = self.strange.add(line)
-                self.strangers |= dict.fromkeys(name for name in names if name not in self.vocabulary)
-                return None
-            self.tokens += length
-            return numbers
-        return None
-
-    def report(self, rare: str) -> LabelledReport:
-        if self.refusal and 2 * self.strange.count > self.total:
-            raise self.refusal  # so many new labels indicate another column or another task
-        return LabelledReport(
-            what=self.what,
-            total=self.total,
-            max_length=self.max_length,
-            empty=self.empty,
-            too_long=self.too_long,
-            strange=self.strange,
-            strangers=tuple(self.strangers)[:_NAMED],
-            rare=rare,
-            remarks=self.remarks,
-            tokens=self.tokens,
-            unknown=self.unknown,
-        )

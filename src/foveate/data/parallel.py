@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,9 @@ from jaxtyping import Int, Int64, UInt32
 from torch import Tensor
 
 from foveate.data.batch import Batch, PairBatch
-from foveate.data.pair_encoding import Linker, PairEncoder, encoded
-from foveate.data.pair_journal import PairJournal
+from foveate.data.pair_encoding import Linker, PairEncoder
 from foveate.data.pair_report import Report
+from foveate.data.row_journal import write_rows
 from foveate.data.store import FeatureStore, TokenStore, open_rows
 from foveate.data.text import Pair
 from foveate.data.tokeniser import Tokeniser
@@ -131,18 +130,12 @@ def prepare(
     """Tokenise a stream of pairs into a folder, which is written completely or not at all.
 
     Pairs with an empty side, or a side of more than `max_length` tokens with its end symbol, are left out and reported.
-    `links` returns the known links between the tokens of a pair. Memory does not grow with the number of pairs, and
-    the bytes are the same for any number of processes.
-
-    `origin` says where the pairs come from: the same text promises the same pairs. With it, a preparation that was
-    interrupted goes on where it stopped, which may be in a killed process. Raises SetupError if a process dies.
+    `links` returns the known links between the tokens of a pair. `processes` and `origin` are those of `write_rows`,
+    which raises errors as well.
     """
     folder = Path(folder)
     encoder = PairEncoder(source_tokeniser, target_tokeniser, max_length, links)
-    with PairJournal.open(folder, encoder, origin) as journal:
-        for block in encoded(islice(pairs, journal.report.total, None), encoder, processes):
-            journal.extend(block)
-        report = journal.finish()
+    report = write_rows(folder, pairs, encoder, processes=processes, origin=origin)
     return ParallelData.open(folder), report
 
 

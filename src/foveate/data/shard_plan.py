@@ -1,21 +1,32 @@
 """Forms batches of more examples than can be shuffled in memory: shards are shuffled, then the examples of each."""
 
+from typing import Protocol, runtime_checkable
+
 import numpy as np
-from jaxtyping import Int, Integer
+from jaxtyping import Int, Int64, Integer
 
 from foveate.data.batching import BatchPlan
-from foveate.data.store import RowStore
 
 SHARD = 100_000_000
-"""Pairs that are shuffled together, which takes about 40 bytes of memory for each."""
+"""Examples that are shuffled together, which takes about 40 bytes of memory for each."""
+
+
+@runtime_checkable
+class Lengths(Protocol):
+    """Rows on a disk, whose lengths can be read part by part."""
+
+    def __len__(self) -> int: ...
+
+    def lengths_between(self, start: int, stop: int) -> Int64[np.ndarray, " rows"]:
+        """The lengths of a stretch of rows."""
 
 
 class ShardPlan:
     """Batches like those of a `BatchPlan`, in which an epoch reads one shard after the other.
 
-    A shard is a stretch of the stored pairs, and all have the same size, give or take one. Every epoch shuffles the
+    A shard is a stretch of the stored examples, and all have the same size, give or take one. Every epoch shuffles the
     shards, and within each the batches and the examples. The examples of a step still follow from (seed, step) alone.
-    Memory is needed for one shard at a time. Pairs of different shards never meet in a batch, and stretches of the
+    Memory is needed for one shard at a time. Examples of different shards never meet in a batch, and stretches of the
     data that differ, such as two corpora, are read apart: mix the lines of such files before.
 
     Raises DataError like `BatchPlan`.
@@ -23,8 +34,8 @@ class ShardPlan:
 
     def __init__(
         self,
-        source: RowStore,
-        target: RowStore,
+        source: Lengths,
+        target: Lengths | None = None,
         *,
         shard: int,
         max_tokens: int,
@@ -66,8 +77,7 @@ class ShardPlan:
             self._shard = (
                 number,
                 BatchPlan(
-                    self.source.lengths_between(start, stop),
-                    self.target.lengths_between(start, stop),
+                    *_lengths(self.source, self.target, start, stop),
                     max_tokens=self.max_tokens,
                     seed=self.seed,
                     lines=None if self.lines is None else self.lines[start:stop],
@@ -78,15 +88,23 @@ class ShardPlan:
 
 
 def plan_of(
-    source: RowStore,
-    target: RowStore,
+    source: Lengths,
+    target: Lengths | None = None,
     *,
     max_tokens: int,
     seed: int,
     lines: Integer[np.ndarray, " examples"] | None = None,
     shard: int | None = None,
 ) -> BatchPlan | ShardPlan:
-    """The batches of stored pairs, in shards if there are more than `shard` of them (by default 100 million)."""
+    """The batches of stored pairs, or of single rows, in shards if there are more than `shard` of them (by default 100
+    million).
+    """
     if len(source) > (shard or SHARD):
         return ShardPlan(source, target, shard=shard or SHARD, max_tokens=max_tokens, seed=seed, lines=lines)
-    return BatchPlan(source.lengths, target.lengths, max_tokens=max_tokens, seed=seed, lines=lines)
+    return BatchPlan(*_lengths(source, target, 0, len(source)), max_tokens=max_tokens, seed=seed, lines=lines)
+
+
+def _lengths(source: Lengths, target: Lengths | None, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    """The lengths of both sides of a stretch; those of a second side that is missing are 0."""
+    lengths = source.lengths_between(start, stop)
+    return lengths, np.zeros_like(lengths) if target is None else target.lengths_between(start, stop)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from jaxtyping import Int
 from torch import Tensor
 
-from foveate.data.pair_report import LeftOut
 from foveate.data.text import read_lines
 from foveate.data.tokeniser import EOS, Tokeniser
 from foveate.errors import DataError
@@ -79,28 +78,6 @@ def segmented(number: int, line: str, columns: tuple[int, int], path: str) -> Se
 def read_segmented(path: str, columns: tuple[int, int]) -> Iterator[Segmented]:
     """The lines of a file, each a pair or one text. Raises DataError like `segmented`, with file and line."""
     return (segmented(number, line, columns, path) for number, line in enumerate(read_lines(path), start=1))
-
-
-class SegmentedRows:
-    """Rows of a store: an end, like the beginning of every stream, then the tokens of each line. Long lines are left
-    out completely.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most, self.left_out = most, LeftOut()
-        """Tokens of a line with the ends of its texts, and which lines had more."""
-
-    def __call__(self, lines: Iterator[Segmented], tokeniser: Tokeniser) -> Iterator[list[int]]:
-        yield [EOS]
-        for line, texts in lines:
-            row = joined(texts, tokeniser)
-            if len(row) > self.most:
-                self.left_out = self.left_out.add(line)
-            elif row:
-                yield row
-
-    def __str__(self) -> str:
-        return f"More than {self.most:,} tokens, left out: {self.left_out}." if self.left_out.count else ""
 
 
 def _whole(texts: tuple[str, ...], where: str) -> tuple[str, ...]:

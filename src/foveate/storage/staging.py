@@ -54,6 +54,14 @@ def staged(address: str) -> Iterator[tuple[str, Path]]:
         yield named, _copy(named, "")
 
 
+def stamps(path: str | None) -> list[list[object]]:
+    """Name, size and time of a file, or of the copies of a remote one; none without a path."""
+    if path is None:
+        return []
+    files = [copy for _, copy in staged(path)] if is_remote(path) else [Path(path)]
+    return [[str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+
+
 def _copy(address: str, digest: str) -> Path:
     """The copy of a remote file, which is made if there is none of its present state."""
     home, key = _home(), hashlib.sha256(address.encode()).hexdigest()

@@ -1,5 +1,6 @@
 """The division of labelled examples into those for training and those that are held out for validation."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -11,6 +12,7 @@ import numpy as np
 from foveate.data.text import require_lasting
 from foveate.errors import DataError
 from foveate.storage.draft import disk_errors
+from foveate.storage.staging import stamps
 from foveate.suggestion import counted, listing
 
 _NAMED = 10
@@ -34,7 +36,9 @@ class Parts:
         if getattr(config, "reader", None) is None:
             require_lasting(self.data.data, self.data.valid_data)
         if self.data.valid_data is None:
-            label_sets = [frozenset(config.labels_of(example)) for example in self.read(self.data.data)]
+            known: dict[frozenset[str], frozenset[str]] = {}  # each set once, as there may be many examples
+            examples = map(frozenset, map(config.labels_of, self.read(self.data.data)))
+            label_sets = [known.setdefault(labels, labels) for labels in examples]
             self.total = total = len(label_sets)
             size = min(self.data.held_out, total // 10)
             if size < 1:
@@ -65,6 +69,11 @@ class Parts:
     def path(self, part: str) -> str:
         """The file that a part comes from."""
         return self.data.valid_data if part == "valid" and self.data.valid_data is not None else self.data.data
+
+    def origin(self, part: str) -> str:
+        """A text that promises the same examples: the files with their sizes and times, and the choice among them."""
+        files = [stamps(path) for path in (self.data.data, self.data.valid_data)]
+        return json.dumps([files, part, sorted(self.drawn)])
 
     def __call__(self, part: str) -> Iterator[Any]:
         """The examples of "train" or "valid", streamed, with a hint of their number where that is cheap."""

@@ -16,6 +16,7 @@ from foveate.config import require_counts, setting
 from foveate.data.batching import BatchPlan
 from foveate.data.label import Labels
 from foveate.data.labelled_store import LabelledData, LabelledReport
+from foveate.data.shard_plan import ShardPlan, plan_of
 from foveate.data.tokeniser import BERTTokeniser, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError
 from foveate.metrics import Score, accuracy, macro_f1, marks_spans, span_f1
@@ -98,9 +99,14 @@ class LabelledDataConfig:
     held_out: int = setting(1000, "examples held out for validation when no file is given; at most a tenth of all")
     max_length: int = setting(512, "tokens of the longest example; longer ones are left out and reported")
     max_tokens: int = setting(2048, "tokens per batch, padding counted")
+    processes: int | None = setting(None, "processes that tokenise texts to classify, with the same result; none: one")
+    shard: int | None = setting(
+        None,
+        "examples shuffled together; of more, shards are shuffled, then the examples of each; none: 100 million",
+    )
 
     def __post_init__(self) -> None:
-        require_counts(self, "held_out", "max_length", "max_tokens")
+        require_counts(self, "held_out", "max_length", "max_tokens", "processes", "shard")
         if self.max_length > self.max_tokens:
             raise ValueError(f"max_tokens must be at least max_length, {self.max_length}, got {self.max_tokens}")
 
@@ -199,6 +205,7 @@ class LabellingTask(SharedValidation, Generic[Model]):
                 path=parts.path(part),
                 lenient=part == "valid" and config.data.valid_data is not None,
                 rare=rare,
+                origin=parts.origin(part),
                 **({"varied": True} if part == "train" and getattr(vocabulary, "varied", False) else {}),
             )
             if not len(data[part]):
@@ -286,10 +293,9 @@ class LabellingTask(SharedValidation, Generic[Model]):
     def _names(self, numbers: Iterable[int]) -> list[str]:
         return [self.labels.names[number] for number in numbers]
 
-    def _plan(self, data: LabelledData) -> BatchPlan:
-        lengths = data.lengths
-        budget = self.config.data.max_tokens
-        return BatchPlan(lengths, np.zeros_like(lengths), max_tokens=budget, seed=self.config.seed, lines=data.lines)
+    def _plan(self, data: LabelledData) -> BatchPlan | ShardPlan:
+        budget, shard, seed = self.config.data.max_tokens, self.config.data.shard, self.config.seed
+        return plan_of(data, max_tokens=budget, seed=seed, lines=data.lines, shard=shard)
 
 
 def load_labeller(

@@ -1,9 +1,10 @@
 """One text as a stream of tokens in a run folder: what language models of either kind are trained on."""
 
 import copy
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,12 +14,15 @@ from torch import nn
 
 from foveate.config import require_counts, setting
 from foveate.data.block import BlockPlan
+from foveate.data.line_encoding import LineEncoder, LineReport
+from foveate.data.row_journal import write_rows
 from foveate.data.store import TokenStore
 from foveate.data.text import read_lines, require_lasting
 from foveate.data.tokeniser import EOS, Tokeniser, TokeniserConfig, load_tokeniser
 from foveate.errors import DataError
 from foveate.nn.measurement import SharedValidation
 from foveate.storage.draft import disk_errors, remove_stale
+from foveate.storage.staging import stamps
 from foveate.suggestion import counted
 from foveate.tasks.run_digest import require_digests
 from foveate.tasks.run_model import saved, trained, within_run
@@ -38,9 +42,15 @@ class TextConfig:
     held_out: int = setting(10_000, "lines held out for validation when no file is given; at most a tenth of all")
     block_length: int = setting(128, "tokens that a row of a batch reads")
     max_tokens: int = setting(4096, "tokens per batch")
+    processes: int | None = setting(None, "processes that tokenise the text, with the same result; none: one")
+    shard: int | None = setting(
+        None,
+        "rows of a batch, or lines, shuffled together; of more, shards are shuffled, then the rows of each; none: "
+        "100 million",
+    )
 
     def __post_init__(self) -> None:
-        require_counts(self, "held_out", "block_length", "max_tokens")
+        require_counts(self, "held_out", "block_length", "max_tokens", "processes", "shard")
 
     @property
     def rows(self) -> int:
@@ -55,7 +65,10 @@ class Layout:
     read: Callable[[str], Iterator[Any]] = read_lines
     texts: Callable[[Iterator[Any]], Iterator[str]] = iter
     """Gives the texts that the tokeniser learns from."""
-    rows: Callable[[Iterator[Any], Tokeniser], Iterator[list[int]]] = field(default=lambda *parts: stream(*parts))
+    encoder: Callable[[Tokeniser], LineEncoder] = LineEncoder
+    """Makes the rows of tokens."""
+    columns: tuple[int, int] | None = None
+    """The columns that `read` chooses, where it does."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +86,8 @@ class TextData:
     @classmethod
     def prepare(
         cls, data: TextConfig, tokeniser_config: TokeniserConfig, run: Path, layout: Layout = Layout()
-    ) -> "TextData":
-        """Read the text, train the tokeniser, store the tokens in the run folder.
+    ) -> tuple["TextData", LineReport]:
+        """Read the text, train the tokeniser, store the tokens in the run folder; with a report on all lines.
 
         Raises DataError when a file is missing or unreadable, or too short to hold lines out.
         """
@@ -85,8 +98,17 @@ class TextData:
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
         tokeniser.save(run / TOKENISER)
-        parts = {part: layout.rows(_lines(data, part, cut, layout), tokeniser) for part in ("train", "valid")}
-        return cls(tokeniser, *(_stored(run / "data" / part, rows, tokeniser) for part, rows in parts.items()))
+        encoder = layout.encoder(tokeniser)
+        report = encoder.head.report
+        for part in ("train", "valid"):
+            report += write_rows(
+                run / "data" / part,
+                _lines(data, part, cut, layout),
+                encoder,
+                processes=data.processes or 1,
+                origin=json.dumps([stamps(data.text), stamps(data.valid_text), part, cut, layout.columns]),
+            )
+        return cls(tokeniser, *(TokenStore.open(run / "data" / part) for part in ("train", "valid"))), report
 
     @classmethod
     def open(cls, run: Path) -> "TextData":
@@ -113,6 +135,7 @@ class TextTask(SharedValidation, Generic[Config, Model]):
             length=config.data.block_length,
             rows=config.data.rows,
             seed=config.seed,
+            shard=config.data.shard,
         )
         self.model: Model = self.initial(config, data.tokeniser.vocab_size)
 
@@ -127,7 +150,7 @@ class TextTask(SharedValidation, Generic[Config, Model]):
     @classmethod
     def prepare(cls: type[Task], config: Config, run: Path) -> Task:
         """Put the text into the run folder. Raises DataError as `TextData.prepare` does."""
-        return cls(config, TextData.prepare(config.data, config.tokeniser, run))
+        return cls(config, TextData.prepare(config.data, config.tokeniser, run)[0])
 
     @classmethod
     def open(cls: type[Task], config: Config, run: Path) -> Task:
@@ -145,8 +168,8 @@ class TextTask(SharedValidation, Generic[Config, Model]):
         """This task with another text, which is stored in a folder, in place of its validation data."""
         layout, tokeniser = self.layout(self.config), self.data.tokeniser
         other = copy.copy(self)
-        store = _stored(folder, layout.rows(layout.read(path), tokeniser), tokeniser)
-        other.data = replace(self.data, validation=store)
+        write_rows(folder, layout.read(path), layout.encoder(tokeniser))
+        other.data = replace(self.data, validation=TokenStore.open(folder))
         return other
 
     @property
@@ -201,10 +224,6 @@ def text_of(tokeniser: Tokeniser, tokens: list[int]) -> str:
         else:
             lines[-1].append(token)
     return "\n".join(tokeniser.decode(line) for line in lines)
-
-
-def _stored(folder: Path, rows: Iterator[list[int]], tokeniser: Tokeniser) -> TokenStore:
-    return TokenStore.write(folder, rows, tokeniser.digest(), vocab_size=tokeniser.vocab_size)
 
 
 def _cut(data: TextConfig) -> int | None:

@@ -26,6 +26,8 @@ DIGEST = 1.85e9
 """Bytes a second of SHA-256 on one core."""
 SAVED = 12
 """Bytes of each parameter in a checkpoint: the weight and two moments in float32."""
+CONVERSION = 7e-9
+"""Seconds in which a core adds an entry of a batch's gradient to the integers of exact sums."""
 LOOPBACK = 1e9
 """Bytes a second that processes of one machine exchange by gloo."""
 
@@ -113,9 +115,14 @@ class WorldPlan:
     def batch_seconds(self, used: float | None = None) -> float:
         """Seconds of one batch: measured here, or by the share of the device's arithmetic that is used."""
         if self.device is None:
-            return self.costs.seconds * max(self.processes / self.cores, 1.0)
+            return (self.costs.seconds + self._conversion) * max(self.processes / self.cores, 1.0)
         share = self.device.used[1] if used is None else used
         return max(self.costs.flops / (share * self.device.flops), self.device.launch)
+
+    @property
+    def _conversion(self) -> float:
+        """Seconds in which a gradient becomes integers."""
+        return CONVERSION * self.costs.parameters * (self.reduction == "exact" and self.accumulate > 1)
 
     @property
     def sum_seconds(self) -> float:
@@ -169,7 +176,8 @@ class WorldPlan:
         if device is None:
             cores = "a core for each thread" if self.processes <= self.cores else f"{self.processes} share {self.cores}"
             return [
-                f"a batch takes {1e3 * self.costs.seconds:,.0f} ms in each process, as measured just now; {cores}",
+                f"a batch takes {1e3 * self.costs.seconds:,.0f} ms in each process, as measured just now"
+                f"{_added(self._conversion)}; {cores}",
                 f"{sent}{LOOPBACK / 1e9:g} GB/s",
                 saved,
             ]
@@ -182,6 +190,10 @@ class WorldPlan:
             f"{device.memory / 1e9:g} GB of memory; batches of equal cost; data read as fast as needed",
             saved,
         ]
+
+
+def _added(seconds: float) -> str:
+    return f", and {1e3 * seconds:,.1f} ms to become whole numbers, {1e9 * CONVERSION:g} ns a parameter" * (seconds > 0)
 
 
 def _share(part: float) -> str:

@@ -238,7 +238,9 @@ def launched() -> bool:
 
 
 def restarts() -> int:
-    """The number of starts of this process by torchrun before this one."""
+    """The number of starts of this process by torchrun before this one, as far as a process of the same machine was
+    the reason: machines do not count the failures of others.
+    """
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) if launched() else 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foveate.data import pair_encoding, pair_journal, row_writer
+from foveate.data import block_encoding, pair_encoding, row_journal, row_writer
 from foveate.data.pair_report import LeftOut, Report
 from foveate.data.parallel import ParallelData, prepare
 from foveate.data.text import Pair
@@ -174,8 +174,8 @@ def made(folder: Path, pairs: Iterator[Pair], origin: str = "", **settings: Any)
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_encoding, "BLOCK", 16)
-    monkeypatch.setattr(pair_journal, "INTERVAL", 64)
+    monkeypatch.setattr(block_encoding, "BLOCK", 16)
+    monkeypatch.setattr(row_journal, "INTERVAL", 64)
     monkeypatch.setattr(row_writer, "CHUNK", 100)
 
 
@@ -190,7 +190,7 @@ def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
 def test_blocks_of_any_size_have_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = made(tmp_path / "whole", many(500))
     for block in (1, 7, 499, 501):
-        monkeypatch.setattr(pair_encoding, "BLOCK", block)
+        monkeypatch.setattr(block_encoding, "BLOCK", block)
         assert made(tmp_path / str(block), many(500)) == whole
 
 
@@ -204,7 +204,7 @@ def test_a_killed_preparation_goes_on(last: int, tmp_path: Path) -> None:
         os._exit(0)
     assert os.WTERMSIG(os.waitpid(process, 0)[1]) == signal.SIGKILL
     assert not (tmp_path / "train").exists()
-    journal = pair_journal.PairJournal
+    journal = row_journal.RowJournal
     with journal.open(tmp_path / "train", pair_encoding.PairEncoder(PIECES, TARGET, 25, Diagonal()), "pairs") as begun:
         assert last - 64 - 16 <= begun.report.total <= last
         assert begun.report.total % 16 == 0
@@ -228,7 +228,7 @@ def test_pairs_of_another_origin_are_prepared_from_the_beginning(tmp_path: Path)
     for origin in ("one", ""):
         with pytest.raises(DataError, match="line 301"):
             made(tmp_path / "train", broken(), origin=origin)
-        assert (tmp_path / ".pairs-train").exists() is True
+        assert (tmp_path / ".rows-of-train").exists() is True
     others = [Pair(pair.line, "d", "C") for pair in many(400)]
     assert made(tmp_path / "train", iter(others), origin="two") == made(tmp_path / "whole", iter(others))
 
@@ -250,7 +250,7 @@ def test_a_second_process_cannot_prepare_the_same_data_at_once(tmp_path: Path) -
 def test_a_damaged_journal_is_not_used(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="lacks links"):
         made(tmp_path / "train", chain(islice(many(500), 300), [Pair(999_999, "ab", "A")]), origin="one")
-    (tmp_path / ".pairs-train" / "journal.json").write_text("{")
+    (tmp_path / ".rows-of-train" / "journal.json").write_text("{")
     assert made(tmp_path / "train", many(500), origin="one") == made(tmp_path / "whole", many(500))
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from foveate.data.labelled import LabelledText, read_labelled
-from foveate.data.text_pair import Segmented, SegmentedRows, joined, read_segmented, segments, split
+from foveate.data.line_encoding import SegmentEncoder
+from foveate.data.text_pair import Segmented, joined, read_segmented, segments, split
 from foveate.data.tokeniser import CharacterTokeniser
 from foveate.errors import DataError
 
@@ -61,10 +62,10 @@ def test_segments_change_after_the_first_end_and_a_model_with_one_kind_has_no_se
 
 def test_long_lines_are_left_out_whole_and_counted() -> None:
     tokeniser = CharacterTokeniser.train(["abc"])
-    rows = SegmentedRows(4)
     lines = [Segmented(1, ("a", "b")), Segmented(2, ("ab", "c")), Segmented(3, ()), Segmented(4, ("abc",))]
-    assert list(rows(iter(lines), tokeniser)) == [[2], joined(["a", "b"], tokeniser), joined(["abc"], tokeniser)]
-    assert str(rows) == "More than 4 tokens, left out: line 2."
+    block = SegmentEncoder(tokeniser, 4)(lines)
+    assert [row.tolist() for row in block.arrays("")] == [joined(texts, tokeniser) for texts in (["a", "b"], ["abc"])]
+    assert str(block.report) == "More than 4 tokens, left out: line 2."
 
 
 def test_labelled_pairs_have_both_texts(tmp_path: Path) -> None:

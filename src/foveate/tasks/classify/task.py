@@ -17,7 +17,7 @@ from foveate.data.image import PICTURES, ImageReader
 from foveate.data.label import Labels
 from foveate.data.labelled import TOKENISER as TOKENISER
 from foveate.data.labelled import TextReader
-from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, prepare_rows
+from foveate.data.labelled_store import LabelledData, LabelledReport, RowBatch, prepare_rows, prepare_texts
 from foveate.data.mixture import MixedBatch, mixed, mixture_of
 from foveate.data.picture_array import is_array
 from foveate.data.reader import Reader, RowMaker
@@ -60,7 +60,11 @@ class ClassifyConfig(LabellingConfig):
                 + f"got {self.second_column}"
             )
 
-        texts = ("data.columns", columns), ("second_column", self.second_column)
+        texts = (
+            ("data.columns", columns),
+            ("second_column", self.second_column),
+            ("data.processes", self.data.processes),
+        )
         for name, value in (*texts, ("initialise_from", self.initialise_from)):
             if self.reader is not None and value is not None:
                 raise ValueError(f"reader does not read texts, which {name} is for. Leave one of them out.")
@@ -146,10 +150,13 @@ class RowVocabulary:
         return config.classifier(self.rows.input, len(self.labels))
 
     def store(
-        self, folder: Path, examples: Iterator[Any], config: ClassifyConfig, **options: Any
+        self, folder: Path, examples: Iterator[Any], config: ClassifyConfig, *, origin: str, **options: Any
     ) -> tuple[LabelledData, LabelledReport]:
         options |= {"what": config.what, "max_length": config.longest}
-        return prepare_rows(folder, examples, self.rows, self.labels, **options)
+        if not isinstance(config.files, TextReader):
+            return prepare_rows(folder, examples, self.rows, self.labels, **options)
+        options |= {"processes": config.data.processes or 1, "origin": f"{origin} {config.files}"}
+        return prepare_texts(folder, examples, self.rows, self.labels, **options)
 
     def require(self, data: LabelledData) -> LabelledData:
         return data.require_rows(self.labels, self.rows.input)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from foveate.config import setting
@@ -16,8 +16,10 @@ from foveate.data.batch import Batch
 from foveate.data.batching import BatchPlan, groups
 from foveate.data.block import blocks_in_turn
 from foveate.data.gap import GapConfig, Gaps
+from foveate.data.line_encoding import SegmentEncoder
+from foveate.data.shard_plan import ShardPlan, plan_of
 from foveate.data.store import TokenStore
-from foveate.data.text_pair import SegmentedRows, read_segmented, segments
+from foveate.data.text_pair import read_segmented, segments
 from foveate.data.tokeniser import BOS, EOS, CharacterConfig, TokeniserConfig
 from foveate.models import BERT, BERTConfig
 from foveate.nn.loss import Loss, cross_entropy
@@ -100,6 +102,19 @@ class GapBatch:
         return cls(text, place, torch.from_numpy(ids[real])[place], kinds)
 
 
+class _Lines:
+    """The lines of a store, without the stream's first end, each with a begin."""
+
+    def __init__(self, store: TokenStore) -> None:
+        self.store = store
+
+    def __len__(self) -> int:
+        return len(self.store) - 1
+
+    def lengths_between(self, start: int, stop: int) -> Int64[np.ndarray, " rows"]:
+        return self.store.lengths_between(start + 1, stop + 1) + 1
+
+
 class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
     """BERT with its text, for training.
 
@@ -113,19 +128,18 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
 
     def __init__(self, config: MaskedLanguageModelConfig, data: TextData) -> None:
         super().__init__(config, data)
-        self.lines: BatchPlan | None = None
+        self.lines: BatchPlan | ShardPlan | None = None
         if config.segments is not None:
-            lengths = data.training.lengths[1:] + 1  # the stream's first end is no line, and each gets a begin
-            budget = config.data.max_tokens
-            self.lines = BatchPlan(lengths, np.zeros_like(lengths), max_tokens=budget, seed=config.seed)
+            budget, shard = config.data.max_tokens, config.data.shard
+            self.lines = plan_of(_Lines(data.training), max_tokens=budget, seed=config.seed, shard=shard)
 
     @classmethod
     def prepare(cls, config: MaskedLanguageModelConfig, run: Path) -> "MaskedLanguageModelTask":
         """Put the text into the run folder. Raises DataError as `TextData.prepare` does, and for lines that are neither
         a pair nor one text."""
-        layout = cls.layout(config)
-        task = cls(config, TextData.prepare(config.data, config.tokeniser, run, layout))
-        task.report = str(layout.rows) if config.segments is not None else ""
+        data, report = TextData.prepare(config.data, config.tokeniser, run, cls.layout(config))
+        task = cls(config, data)
+        task.report = str(report)
         return task
 
     @staticmethod
@@ -137,7 +151,8 @@ class MaskedLanguageModelTask(TextTask[MaskedLanguageModelConfig, BERT]):
         return Layout(
             read=lambda path: read_segmented(path, columns),
             texts=lambda lines: chain.from_iterable(line.texts for line in lines),
-            rows=SegmentedRows(config.data.block_length),
+            encoder=lambda tokeniser: SegmentEncoder(tokeniser, config.data.block_length),
+            columns=columns,
         )
 
     @property

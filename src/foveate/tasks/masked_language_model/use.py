@@ -12,8 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from foveate.data.batch import Batch
+from foveate.data.line_encoding import SegmentEncoder
 from foveate.data.text import require_texts
-from foveate.data.text_pair import TAB, SegmentedRows, segmented, segments, split
+from foveate.data.text_pair import TAB, segmented, segments, split
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
@@ -198,12 +199,12 @@ class Filler(Looking):
         columns = self.config.segments
         if columns is None or not lines:
             return [tokens_of(lines, self.tokeniser)]
-        read = SegmentedRows(self.config.data.block_length)
-        parts = (segmented(number, line, columns, "the text") for number, line in enumerate(lines, start=1))
-        rows = [np.array(row) for row in read(parts, self.tokeniser)]
-        if read.left_out.count or len(rows) < 2:
-            raise DataError(f"There is nothing to score, or not all of it. {read}".strip())
-        return rows
+        encoder = SegmentEncoder(self.tokeniser, self.config.data.block_length)
+        block = encoder([segmented(number, line, columns, "the text") for number, line in enumerate(lines, start=1)])
+        rows = block.arrays("")
+        if block.report.left_out.count or not rows:
+            raise DataError(f"There is nothing to score, or not all of it. {block.report}".strip())
+        return [*encoder.head.arrays(""), *rows]
 
     def hidden(self, tokens: list[int]) -> Float[Tensor, "tokens model_dim"]:
         """The encoder's last vectors for one line."""

@@ -101,8 +101,8 @@ class SpeakSide(Side):
 
     def probe(self, config: SpeakConfig, lengths: Sequence[int], vocab: int | None) -> Probe:
         """Made-up texts with frames of noise, as many as the budget of a batch allows."""
-        texts = partial(beginning, config.data.data, config.texts)
-        size, (text, length) = vocabulary(config.tokeniser, vocab, texts), lengths
+        (text, length), sample = lengths, partial(beginning, config.data.data, config.texts)
+        size = vocabulary(config.tokeniser, vocab, sample)
         source = Vectors(config.reader.geometry.width)
         model = seeded(lambda: config.model.build(size, source.width), config.seed)
         require_fit(model.max_length, text, "--source-length")

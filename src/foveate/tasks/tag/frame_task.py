@@ -91,7 +91,7 @@ class FrameVocabulary:
         return seeded(lambda: config.model.build_frames(self.rows.input, len(self.labels)), config.seed)
 
     def store(
-        self, folder: Path, examples: Iterator[Tracked], config: TagConfig, **options: Any
+        self, folder: Path, examples: Iterator[Tracked], config: TagConfig, *, origin: str, **options: Any
     ) -> tuple[LabelledData, LabelledReport]:
         options |= {"what": config.what, "max_length": config.longest, "names": self.names}
         return prepare_rows(folder, examples, self.rows, self.labels, **options)

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,8 @@ class WordSide(LabellingSide):
 
         Raises UsageError when the model has too few positions.
         """
-        (length,), sample = lengths, [] if vocab else beginning(config.data.data, config.read)
+        (length,) = lengths
+        sample = [] if vocab else beginning(config.data.data, partial(read_tagged, columns=config.data.columns))
         sentences = sample or list(_made_up(vocabulary(config, vocab), config.min_count))
         known = WordVocabulary.learn(config, lambda: iter(sentences))
         words = list(dict.fromkeys(word for sentence in sentences for word in sentence.words))

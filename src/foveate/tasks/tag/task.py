@@ -60,6 +60,11 @@ class TagConfig(LabellingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.data.processes is not None:
+            raise ValueError(
+                "data.processes tokenises texts to classify, and sentences with tags, whose words are numbered as they "
+                "come, are read by one process. Leave it out."
+            )
         words = (("data.columns", self.data.columns), ("initialise_from", self.initialise_from))
         for name, value in words:
             if self.reader is not None and value is not None:
@@ -167,7 +172,7 @@ class WordVocabulary:
         return seeded(lambda: config.model.build(*sizes), config.seed)
 
     def store(
-        self, folder: Path, examples: Iterator[Tagged], config: TagConfig, **options: Any
+        self, folder: Path, examples: Iterator[Tagged], config: TagConfig, *, origin: str, **options: Any
     ) -> tuple[LabelledData, LabelledReport]:
         options |= {"max_length": config.longest, "measure": self.length}
         return prepare_sentences(folder, examples, self.form, self.labels, **options)

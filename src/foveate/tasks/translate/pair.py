@@ -15,7 +15,7 @@ from foveate.errors import DataError
 from foveate.inspect.link import piece_links, require_words, text_spans
 from foveate.metrics import parse_pharaoh
 from foveate.storage.draft import disk_errors
-from foveate.storage.staging import is_remote, staged
+from foveate.storage.staging import stamps
 from foveate.suggestion import counted
 
 
@@ -43,8 +43,7 @@ class DataConfig:
     )
 
     def __post_init__(self) -> None:
-        optional = (name for name in ("processes", "shard") if getattr(self, name) is not None)
-        require_counts(self, "held_out", "max_length", "max_tokens", *optional)
+        require_counts(self, "held_out", "max_length", "max_tokens", "processes", "shard")
         if self.valid_target is not None and self.valid_source is None:
             raise ValueError("valid_target is given without valid_source, whose lines are its partners")
         if self.valid_links is not None and self.valid_source is None:
@@ -116,7 +115,7 @@ class Pairs:
         """A text that promises the same pairs: the files with their sizes and times, and the choice among them."""
         data = self.data
         files = (data.source, data.target, data.valid_source, data.valid_target, data.links, data.valid_links)
-        stats = [[] if file is None else _stamps(file) for file in files]
+        stats = [stamps(file) for file in files]
         choice = [part, data.columns, data.links_column, sorted(self.drawn)]
         return json.dumps([stats, choice])
 
@@ -173,9 +172,3 @@ class Pairs:
         if part == "valid" and data.valid_source is not None:
             return data.read(data.valid_source, data.valid_target)
         return data.read(data.source, data.target)
-
-
-def _stamps(path: str) -> list[list[object]]:
-    """Name, size and time of a file, or of the copies of a remote one."""
-    files = [copy for _, copy in staged(path)] if is_remote(path) else [Path(path)]
-    return [[str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
