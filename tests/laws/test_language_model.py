@@ -5,6 +5,7 @@ padding nor company matters. All in float64, so that a difference is a mistake a
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from foveate.attention import AlibiConfig, AttentionConfig, CosineConfig, Rotary
 from foveate.attention.efficient import LinearConfig, PerformerConfig
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, decode
+from foveate.decode.stepper import reordered
 from foveate.models import LlamaConfig
 from foveate.models.gpt import GPTConfig
 from foveate.models.language_model import LanguageModel
@@ -194,3 +196,24 @@ def test_state_selection_follows_rows(model: LanguageModel) -> None:
         for row, (source, token) in enumerate(itertools.zip_longest([2, 2, 0], [4, 5, 6])):
             alone = followed(model, [*TEXTS[source][:3], token], 3)
             torch.testing.assert_close(logits[row : row + 1], alone, **SAME)
+
+
+@torch.no_grad()
+def test_tokens_read_at_once_are_as_many_steps_and_rows_may_move_and_be_joined(model: LanguageModel) -> None:
+    """The state is what it is without joins, extensions and reorders: also after rows that have left."""
+    joins: Any = model
+    if isinstance(model, RANLanguageModel):
+        assert not hasattr(model, "join")
+        return
+    prompts, later = [text[:cut] for text, cut in zip(TEXTS, (6, 0, 2, 12), strict=True)], [4, 5, 6, 7, 8, 9, 10]
+    state = model.start(Batch.of(prompts))
+    state = joins.extend(state, torch.tensor([later] * len(prompts)))
+    order = [0, 3, 2]  # the second one leaves, and the last one takes its place
+    state = reordered(joins, state, torch.tensor(order))
+    for number in (1, 0, 3):
+        state = joins.join(state, joins.extend(model.start(Batch.of([prompts[number]])), torch.tensor([later])))
+        order.append(number)
+    _, logits = model.step(state, torch.full((len(order),), 11))
+    for row, number in enumerate(order):
+        alone = followed(model, [*prompts[number], *later, 11], len(prompts[number]) + len(later))
+        torch.testing.assert_close(logits[row : row + 1], alone, **SAME)

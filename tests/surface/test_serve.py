@@ -118,6 +118,22 @@ def test_a_language_model_streams_what_it_writes(service: ServiceProcess) -> Non
         assert parts[-1].choices[0].finish_reason == "stop"
 
 
+def test_streams_and_answers_side_by_side_have_the_texts_that_they_have_alone(service: ServiceProcess) -> None:
+    client = openai.OpenAI(base_url=f"{service.address}/v1", api_key="none", max_retries=0)
+    wish = {"model": "gpt", "prompt": "ab", "temperature": 1.0}
+    alone = [client.completions.create(**wish, seed=seed, max_tokens=60).choices[0].text for seed in (1, 2)]  # type: ignore[call-overload]
+    streams = [client.completions.create(**wish, seed=seed, max_tokens=60, stream=True) for seed in (1, 2)]  # type: ignore[call-overload]
+    texts = [next(stream).choices[0].text for stream in streams]
+    short = client.completions.create(**wish, seed=3, max_tokens=2)  # type: ignore[call-overload]
+    assert short.usage is not None
+    assert short.usage.completion_tokens == 2
+    for place, stream in enumerate(streams):
+        texts[place] += "".join(part.choices[0].text for part in stream)
+    assert texts == alone
+    metrics = service.client.get("/metrics").text
+    assert 'foveate_first_part_seconds_count{run="gpt"}' in metrics
+
+
 def test_own_interface_and_weights(service: ServiceProcess, alone: dict[str, str]) -> None:
     tagged = service.client.post("/tag", json={"text": ["a b c", ""]}).json()
     assert [len(one["tags"]) for one in tagged] == [3, 0]
