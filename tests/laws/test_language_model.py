@@ -206,13 +206,12 @@ def test_tokens_read_at_once_are_as_many_steps_and_rows_may_move_and_be_joined(m
         assert not hasattr(model, "join")
         return
     prompts, later = [text[:cut] for text, cut in zip(TEXTS, (6, 0, 2, 12), strict=True)], [4, 5, 6, 7, 8, 9, 10]
-    state = model.start(Batch.of(prompts))
-    state = joins.extend(state, torch.tensor([later] * len(prompts)))
-    order = [0, 3, 2]  # the second one leaves, and the last one takes its place
-    state = reordered(joins, state, torch.tensor(order))
-    for number in (1, 0, 3):
-        state = joins.join(state, joins.extend(model.start(Batch.of([prompts[number]])), torch.tensor([later])))
-        order.append(number)
+    order = [0, 1, 2]
+    state = joins.extend(model.start(Batch.of(prompts[:3])), torch.tensor([later] * 3))
+    for rows, newcomer in (([0, 2], 3), ([2, 0, 1], 1), ([0, 3, 2], 0), ([2, 1, 0], 2)):
+        state = reordered(joins, state, torch.tensor(rows))
+        state = joins.join(state, joins.extend(model.start(Batch.of([prompts[newcomer]])), torch.tensor([later])))
+        order = [*(order[row] for row in rows), newcomer]
     _, logits = model.step(state, torch.full((len(order),), 11))
     for row, number in enumerate(order):
         alone = followed(model, [*prompts[number], *later, 11], len(prompts[number]) + len(later))

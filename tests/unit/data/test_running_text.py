@@ -87,11 +87,32 @@ def test_the_parts_are_the_whole_text_of_any_tokens(tokeniser, data):
 @pytest.mark.parametrize("name", ["bytes", "byte pairs", "pieces and bytes", "pieces"])
 def test_a_character_of_several_tokens_is_told_whole(name):
     tokeniser = TOKENISERS[name]()
-    text = "a 猫 и 😀."
-    parts = parts_of(tokeniser, [], tokeniser.encode(text))
-    assert "".join(parts) == text
+    text = "猫 a и 😀."
+    parts = parts_of(tokeniser, tokeniser.encode("猫" * 9), tokeniser.encode(text))
+    assert "".join(parts).lstrip() == text  # SentencePiece writes a space before a word
     assert "\ufffd" not in "".join(parts)
     assert sum(map(bool, parts)) > 1
+
+
+def test_bytes_on_both_sides_of_a_special_token_stand_in_a_row():
+    tokeniser = with_bytes()
+    valid, wrong = tokeniser.encode("猫"), tokeniser.inner.token_to_id("<0xFF>")
+    tokens = [*tokeniser.encode("a"), *valid, tokeniser.id_of("eos"), wrong, *tokeniser.encode("a")]
+    assert "".join(parts_of(tokeniser, [], tokens)) == tokeniser.decode(tokens) == "a" + "\ufffd" * 4 + "a"
+
+
+def test_a_text_that_depends_on_tokens_far_before_is_told_as_it_is():
+    def decode(ids: list[int]) -> str:
+        """The token 0 changes between small and capital letters from there on."""
+        letters, capital = [], False
+        for token in ids:
+            capital ^= token == 0
+            letters.append("" if token == 0 else chr(token + 32 * (not capital)))
+        return "".join(letters)
+
+    tokens = [65, 66, 0, *range(65, 91), *range(65, 91), 0, *range(65, 91), *range(65, 91)]
+    running = RunningText(decode)
+    assert "".join([*map(running.add, tokens), running.end()]) == decode(tokens)
 
 
 def test_text_is_told_early_and_at_a_cost_that_does_not_grow():
