@@ -29,7 +29,7 @@ import race
 
 TREE = Path(__file__).resolve().parents[1]
 VERSES, STRINGS = TREE / "examples/data/verses.tsv.xz", TREE / "viewer/src/strings/en.json"
-WINDOW, BATCH, SOON = 0.005, 32, 1.0
+WINDOW, BATCH, SOON, STEPS = 0.005, 32, 1.0, 4
 """Seconds that a batch waits for company, its sentences, and the seconds of a good answer."""
 LOADS = (0.5, 0.8, 1.0, 1.3)
 PLACES = {1: 0.01, 5: 0.09, 16: 0.4, 64: 0.5}
@@ -115,7 +115,7 @@ def in_flight(translator: Any, config: Any, arrivals: Arrivals, deadline: float)
         late = [number for number, moment in waiting.items() if now - moment >= deadline]
         flight.drop(late)
         delays += [math.inf] * len(late)
-        complete = [int(str(name)) for name, _ in flight.tick()]
+        complete = [int(str(name)) for name, _ in flight.tick(STEPS)]
         delays += [clock.now() - arrivals[number][0] for number in complete]
         for number in (*late, *complete):
             del waiting[number]

@@ -4,6 +4,7 @@ prompts, with every kind of positions, and with the kernel, whose slots are take
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,12 +22,14 @@ from foveate.attention import (
 from foveate.attention.efficient import LinearConfig
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, DecodeConfig, Flight, GreedyConfig, Limits, SampleConfig, beam_size, decode
+from foveate.decode.seat import kernels
 from foveate.errors import UsageError
 from foveate.models import BahdanauConfig, FixedContextConfig, LlamaConfig, LuongConfig, TransformerConfig
 from foveate.models.gpt import GPTConfig
 from foveate.models.ran_language_model import RANLanguageModelConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig, NoneConfig, SinusoidalConfig
+from foveate.nn.precision import Precision, set_precision
 
 VOCAB, SENTENCES, LONGEST = 40, 9, 18
 """Longer than the room with which a past begins."""
@@ -93,28 +96,38 @@ def limits_of(sentence: int, config: DecodeConfig, begin: int | None) -> Limits:
 
 
 def fly(
-    model: Any, start: Callable[..., Any], sources: Sequence[list[int]], limits: list[Limits], config: DecodeConfig
+    model: Any,
+    start: Callable[..., Any],
+    sources: Sequence[list[int]],
+    limits: list[Limits],
+    config: DecodeConfig,
+    native: Callable[..., Any] | None = None,
 ) -> dict[int, Any]:
     """All sentences but those that are dropped, through a flight with few slots."""
     draw = random.Random(7)
-    flight, arrived = Flight[list[int]](model, start, config, capacity=4, gather=2, patience=2), {}
+    flight, arrived = Flight[list[int]](model, start, config, capacity=4, gather=2, patience=2, native=native), {}
     order = list(range(SENTENCES))
     draw.shuffle(order)
     while order or flight.waiting or flight.flying:
         part, order = order[:3], order[3:]
         flight.admit(part, [sources[each] for each in part], [limits[each] for each in part])
         for _ in range(draw.randrange(1, 7)):
-            arrived |= {arrival.name: arrival.hypotheses[0] for arrival in flight.tick()}
+            arrived |= {arrival.name: arrival.hypotheses[0] for arrival in flight.tick(draw.choice((1, 1, 5)))}
         if part and draw.random() < 0.5:
             flight.drop([part[0]])
     return arrived
 
 
 def require_alone(
-    model: Any, start: Callable[..., Any], sources: list[list[int]], config: DecodeConfig, begins: list[int | None]
+    model: Any,
+    start: Callable[..., Any],
+    sources: list[list[int]],
+    config: DecodeConfig,
+    begins: list[int | None],
+    native: Callable[..., Any] | None = None,
 ) -> None:
     limits = [limits_of(each, config, begin) for each, begin in enumerate(begins)]
-    arrived = fly(model, start, sources, limits, config)
+    arrived = fly(model, start, sources, limits, config, native)
     assert SENTENCES / 2 < len(arrived) < SENTENCES
     for sentence, best in arrived.items():
         own: Any = limits[sentence]
@@ -143,6 +156,79 @@ def test_an_encoder_decoder_writes_in_flight_what_it_writes_alone(name: str, con
         return model.start(Batch.of([[*source, 2] for source in sources]), beam)
 
     require_alone(model, start, sentences(), config, [None] * SENTENCES)
+
+
+IN_C: dict[str, Any] = {
+    "sinusoidal": {},
+    "learned": {"position": LearnedConfig(max_length=70), "share": "none", "output_bias": True},
+    "pre-norm": {"block": replace(KERNEL, norm="pre", model_dim=48, num_heads=3)},
+}
+
+
+needs_a_compiler = pytest.mark.skipif(kernels() is None, reason="no compiler")
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", IN_C)
+@pytest.mark.parametrize("config", [BEAM, GREEDY, BeamConfig(beam=2, num_best=2, min_length=3)], ids=str)
+def test_steps_in_c_write_what_is_written_alone_to_the_bit(
+    name: str, config: DecodeConfig, precision: Precision
+) -> None:
+    """To the bit, with sources and hypotheses beyond the room of slots at first, in seats that are taken again."""
+    settings = {"block": KERNEL, "encoder_layers": 1, "decoder_layers": 2, **IN_C[name]}
+    model = built(TransformerConfig(**settings), VOCAB, VOCAB, dtype=torch.float32)
+    set_precision(model, precision)
+    draw, runs = random.Random(3), list[Any]()
+    sources = [[draw.randrange(3, VOCAB) for _ in range(draw.choice((1, 3, 6, 67)))] + [2] for _ in range(14)]
+    limits = [Limits(max_length=(5, 9, 70)[number % 3]) for number in range(len(sources))]
+
+    def native(*places: Any) -> Any:
+        runs.append(model.begin_flight(*places))
+        return runs[-1]
+
+    wide = replace(config, max_length=70)
+    flight, arrived = Flight[list[int]](model, model.start, wide, capacity=5, gather=2, native=native), {}
+    for number, source in enumerate(sources):
+        flight.admit([number], [source], [limits[number]])
+        for _ in range(draw.randrange(4)):
+            arrived |= {arrival.name: arrival.hypotheses for arrival in flight.tick(draw.choice((1, 3)))}
+        if number in (4, 9):
+            flight.drop([number])
+    while flight.waiting or flight.flying:
+        arrived |= {arrival.name: arrival.hypotheses for arrival in flight.tick(4)}
+    assert None not in runs
+    assert len(arrived) >= len(sources) - 2
+    for number, hypotheses in arrived.items():
+        with torch.no_grad():
+            state = model.start(Batch.of([sources[number]]), beam_size(wide))
+            alone = decode(model, state, sentences=1, config=wide, max_length=limits[number].max_length)
+        assert hypotheses == alone[0]
+
+
+@needs_a_compiler
+def test_a_flight_in_c_goes_on_with_new_weights_and_gives_back_what_it_grew_by() -> None:
+    model = built(ENCODER_DECODERS["kernel, sinusoidal"], VOCAB, VOCAB, dtype=torch.float32)
+    with torch.no_grad():
+        run = model.begin_flight(3, 2)
+        assert model.begin_flight(3, 2, run) is run
+        for weight in (model.source_embedding.weight, model.encoder[0].feedforward.expand.weight):
+            weight.mul_(2.0)
+        later = model.begin_flight(3, 2, run)
+        assert later is not run
+        later.require_room(65)
+        assert model.begin_flight(3, 2, later) is not later
+    assert model.begin_flight(3, 2) is None  # with gradients
+
+
+@needs_a_compiler
+def test_sources_outside_of_the_vocabulary_are_refused_and_nothing_changes() -> None:
+    model = built(ENCODER_DECODERS["kernel, sinusoidal"], VOCAB, VOCAB, dtype=torch.float32)
+    flight = Flight[list[int]](model, model.start, GREEDY, native=model.begin_flight)
+    flight.admit(["wrong"], [[5, VOCAB, 2]])
+    with pytest.raises(IndexError):
+        flight.tick()
+    assert (flight.waiting, flight.flying) == (1, 0)
 
 
 @pytest.mark.parametrize(("name", "config"), journeys(LANGUAGE_MODELS, "gpt"))

@@ -57,7 +57,7 @@ def _search_in_seats(stepper: Stepper, state: State, request: Request, config: B
     """`beam_search` by the kernel."""
     complete: dict[int, list[Hypothesis]] = {}
     seats = Seats(config, request.end, request.sentences)
-    begin = torch.full((request.sentences,), request.begin)
+    begin = [request.begin] * request.sentences
     penalties = [config.length_penalty] * request.sentences
     seats.take(range(request.sentences), request.limits(config, stepper).tolist(), begin, penalties)
     while len(complete) < request.sentences:

@@ -8,7 +8,7 @@ alone, in any order of arrival and at any capacity.
 import itertools
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -17,7 +17,7 @@ from torch import Tensor
 from foveate import machine
 from foveate.decode.beam import Beams, advance
 from foveate.decode.greedy import greedy_walk
-from foveate.decode.request import BEGIN, END, Request
+from foveate.decode.request import BEGIN, END, Request, require_limits
 from foveate.decode.sample import sampling
 from foveate.decode.search import MULTIPLY_ADDS
 from foveate.decode.seat import Seats
@@ -102,8 +102,13 @@ class Flight(Generic[Source]):
         begin: int = BEGIN,
         end: int = END,
         device: torch.device | str | None = None,
+        native: Callable[[int, int, Any], Any] | None = None,
     ) -> None:
-        """`start(sources, beam)` returns the state of some sources, with `beam` rows for each."""
+        """`start(sources, beam)` returns the state of some sources, with `beam` rows for each.
+
+        `native(capacity, beam, earlier)` returns steps in C, which read sources by themselves, or None where only the
+        stepper knows them (`Transformer.begin_flight`). It is asked whenever nothing is in flight.
+        """
         if not isinstance(stepper, Joiner):
             raise UsageError(
                 f"decode: {type(stepper).__name__} cannot decode batches in flight, because it has no `join` for its "
@@ -123,6 +128,7 @@ class Flight(Generic[Source]):
         self._state: State = None
         self._running: Running | None = None
         self._seats = Seats(config, end, capacity) if Seats.serve(config, device) else None  # type: ignore[arg-type]
+        self._native, self._run = native, None
         self._next, self._delayed, self._ticks = itertools.count(), 0, 0
 
     @property
@@ -162,22 +168,26 @@ class Flight(Generic[Source]):
             return None
         self._numbers = {number: name for number, name in self._numbers.items() if number not in numbers}
         if self._seats is not None:
-            return self._go_on(self._seats.drop(numbers))
+            rows = self._seats.drop(numbers)
+            return self._go_on(rows) if self._run is None else self._run.keep(rows)
         assert self._running is not None
         places = [place for place, number in enumerate(self._running.sentence.tolist()) if number not in numbers]
         self._keep(torch.tensor(places, dtype=torch.int64, device=self._running.sentence.device))
         return None
 
     @torch.inference_mode()
-    def tick(self) -> list[Arrival]:
-        """Decode one token of every sentence in flight, after some that wait were started. Returns complete ones."""
+    def tick(self, steps: int = 1) -> list[Arrival]:
+        """Decode one token of every sentence in flight, after some that wait were started. Returns complete ones.
+
+        Steps in C go on for up to `steps` tokens, until a sentence is complete.
+        """
         self._ticks += 1
         with machine.small_products(self.capacity * self._beam * MULTIPLY_ADDS):
             if self._boards():
                 self._board()
             if not self._numbers:
                 return []
-            complete = self._advance()
+            complete = self._advance(steps)
         arrivals = []
         for number, hypotheses in complete.items():
             name = self._numbers.pop(number, None)
@@ -200,10 +210,15 @@ class Flight(Generic[Source]):
         free = self.capacity - self.flying
         started = self._queue[:free]
         limits = [each.limits for each in started]
-        state = self._start([each.source for each in started], self._beam)
+        sources = [each.source for each in started]
+        if not self._numbers and self._seats is not None and self._native is not None:
+            self._run = self._native(self.capacity, self._beam, self._run)
+        if self._run is not None and self._seats is not None:
+            self._run.board(sources, self._seats.free(len(started)))
+        else:
+            state, joiner = self._start(sources, self._beam), cast(Any, self._stepper)
+            self._state = joiner.join(self._state, state) if self._numbers else state
         self._queue = self._queue[free:]
-        joiner: Any = self._stepper
-        self._state = joiner.join(self._state, state) if self._numbers else state
         numbers = [next(self._next) for _ in started]
         self._numbers.update(zip(numbers, (each.name for each in started), strict=True))
         if self._seats is not None:
@@ -214,12 +229,15 @@ class Flight(Generic[Source]):
         self._running = running if self._running is None else _joined(self._running, running)
         return None
 
-    def _advance(self) -> dict[int, list[Hypothesis]]:
-        """Go one token further, and remove what is complete."""
+    def _advance(self, steps: int) -> dict[int, list[Hypothesis]]:
+        """Go one token further, or several ones in C, and remove what is complete."""
         if self._seats is None:
             assert self._running is not None
             self._state, logits = self._stepper.step(self._state, self._running.token)
             return self._search(self._running, logits)
+        if self._run is not None:
+            self._run.require_room(self._seats.longest + 1)
+            return self._seats.tick(self._run, min(steps, self._run.room - self._seats.longest))
         self._state, logits = self._stepper.step(self._state, self._seats.token)
         complete, rows = self._seats.advance(logits)
         if complete or self._beam > 1:
@@ -266,7 +284,10 @@ class Flight(Generic[Source]):
                 )
             if each.seed is not None and not isinstance(self.config, SampleConfig):
                 raise UsageError("decode: only sampling has a seed. Start another flight with a SampleConfig.")
-        allowed: list[int] = self._request(limits).limits(self.config, self._stepper).tolist()
+        most = self.config.max_length
+        allowed = [most if each.max_length is None else min(most, each.max_length) for each in limits]
+        if allowed:
+            require_limits(max(allowed), min(allowed), self.config, self._stepper)
         return allowed
 
     def _request(self, limits: Sequence[Limits]) -> Request:
@@ -287,15 +308,15 @@ class Flight(Generic[Source]):
     def _started(self, request: Request, limits: Sequence[Limits]) -> Running:
         """The search for some sentences before their first token."""
         allowed = request.limits(self.config, self._stepper)
-        token = self._first(limits).repeat_interleave(self._beam)
+        token = torch.tensor(self._first(limits), device=self._device).repeat_interleave(self._beam)
         if not isinstance(self.config, BeamConfig):
             return replace(Rows.start(request, allowed), token=token)
         beams = Beams.start(request, allowed, self.config)
         return replace(beams, token=token, penalty=tuple(self._penalties(limits)))
 
-    def _first(self, limits: Sequence[Limits]) -> Int[Tensor, " sentences"]:
+    def _first(self, limits: Sequence[Limits]) -> list[int]:
         """The tokens that the model reads first."""
-        return torch.tensor([self._begin if each.begin is None else each.begin for each in limits], device=self._device)
+        return [self._begin if each.begin is None else each.begin for each in limits]
 
     def _penalties(self, limits: Sequence[Limits]) -> list[LengthPenalty | None]:
         usual = self.config.length_penalty if isinstance(self.config, BeamConfig) else None

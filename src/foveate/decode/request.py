@@ -56,17 +56,7 @@ class Request:
         if self.sentences == 0:
             return limits
         longest, shortest = int(limits.max()), int(limits.min())
-        representable = getattr(stepper, "max_length", None)
-        if representable is not None and longest > representable:
-            raise UsageError(
-                f"decode: max_length is {longest} tokens, but the model represents {representable} positions. "
-                f"Set max_length to {representable} or less."
-            )
-        if shortest <= constraints.min_length:
-            raise UsageError(
-                f"decode: min_length is {constraints.min_length}, but a sentence may have only {shortest} tokens with "
-                f"its end. Set max_length to {constraints.min_length + 1} or more, or lower min_length."
-            )
+        require_limits(longest, shortest, constraints, stepper)
         if self.prefix is not None and self.prefix.shape[1] > shortest:
             forced = (self.prefix >= 0).cpu().sum(1)
             if bool((forced > limits).any()):
@@ -74,6 +64,21 @@ class Request:
                     f"decode: a prefix has {int(forced.max())} tokens, more than its sentence's limit. Raise it."
                 )
         return limits.to(self.device)
+
+
+def require_limits(longest: int, shortest: int, constraints: Constraints, stepper: Stepper) -> None:
+    """Raise `UsageError` if sentences with such limits do not fit the model or min_length."""
+    representable = getattr(stepper, "max_length", None)
+    if representable is not None and longest > representable:
+        raise UsageError(
+            f"decode: max_length is {longest} tokens, but the model represents {representable} positions. "
+            f"Set max_length to {representable} or less."
+        )
+    if shortest <= constraints.min_length:
+        raise UsageError(
+            f"decode: min_length is {constraints.min_length}, but a sentence may have only {shortest} tokens with "
+            f"its end. Set max_length to {constraints.min_length + 1} or more, or lower min_length."
+        )
 
 
 def _count(value: Tensor | Sequence[int] | int | None) -> int | None:

@@ -1,13 +1,16 @@
 """Beam search and greedy decoding by one kernel a token, for sentences that come and go.
 
-Each sentence has a seat, with its hypotheses and those that are complete. `candidate.cpp` extends the sentences in all
-seats at once, in place; the results are those of `advance` in `beam.py` and of a greedy `Walk`, to the bit.
+Each sentence has a seat, with its hypotheses and those that are complete. `seat.cpp` extends the sentences in all seats
+at once, in place; the results are those of `advance` in `beam.py` and of a greedy `Walk`, to the bit. For models whose
+step is a C function it computes that, too.
 """
 
 import ctypes
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -24,6 +27,8 @@ ROOM = 64
 """The tokens for which seats have room at first."""
 WIDEST = 64
 """The largest beam: the kernel puts all extensions of a sentence in order."""
+INTERRUPTED, OUTSIDE = -2, -1
+_Interrupted = ctypes.CFUNCTYPE(ctypes.c_int64)
 
 
 class _Seats(ctypes.Structure):
@@ -33,81 +38,109 @@ class _Seats(ctypes.Structure):
         ("num_hidden", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("age", "limit", "divisors", "total", "history")),
         *((name, ctypes.c_void_p) for name in ("score", "complete_total", "length", "finished", "complete")),
+        *((name, ctypes.c_void_p) for name in ("seats", "token", "parent", "done", "maxima", "values", "tokens")),
     ]
 
 
+class _Model(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("run", "step", "select")]
+
+
+@runtime_checkable
+class Run(Protocol):
+    """The steps of a model as C functions: see `Model` in `seat.cpp`."""
+
+    vocab: int
+    address: int
+    step: int
+    select: int
+
+
 @functools.cache
-def _kernels() -> ctypes.CDLL | None:
-    return native.load("foveate.decode", "candidate.cpp").library
+def kernels() -> ctypes.CDLL | None:
+    """The compiled kernel, or None without a compiler."""
+    library = native.load("foveate.decode", "seat.cpp").library
+    if library is not None:
+        library.fly.restype = library.advance_seats.restype = ctypes.c_int64
+    return library
 
 
 class Seats:
     """The hypotheses of the sentences in `places` seats."""
 
-    def __init__(self, config: BeamConfig | GreedyConfig, end: int, places: int) -> None:
+    def __init__(self, config: BeamConfig | GreedyConfig, end: int, places: int, room: int = ROOM) -> None:
+        """There is room for hypotheses of `room` tokens at first."""
         self.config, self.end = config, end
         self.beam = config.beam if isinstance(config, BeamConfig) else 1
         self.sentences: list[int] = []
         """The sentences in the order of their rows."""
+        self.longest = 0
+        """The number of tokens of the longest hypotheses."""
         self._of: list[int] = []
         self._free = list(range(places))[::-1]
-        self._longest, self._room, self._vocab = 0, ROOM, 0
-        size = places * self.beam
-        self._age, self._limit, self._divisors, self._seats, self._done = torch.zeros(5, places, dtype=torch.int64)
-        self._total, self._score, self._complete_total = torch.full((3, size), NONE)
-        self._length, self._finished, self._next, self._parent = torch.zeros(4, size, dtype=torch.int64)
-        self._history, self._complete = torch.zeros(2, size, self._room, dtype=torch.int32)
-        self._hidden = torch.tensor([*config.forbid, end])
+        self._room, self._vocab = room, 0
+        shape = (places, self.beam)
+        self._age, self._limit, self._divisors, self._seats, self._done = np.zeros((5, places), np.int64)
+        self._total, self._score, self._complete_total = np.full((3, *shape), NONE, np.float32)
+        self._length, self._finished, self._next, self._parent = np.zeros((4, *shape), np.int64)
+        self._history, self._complete = np.zeros((2, *shape, room), np.int32)
+        self._hidden = np.array([*config.forbid, end], np.int64)
         self._penalty: list[LengthPenalty | None] = [None] * places
-        self._tables: dict[int, tuple[LengthPenalty | None, Tensor]] = {}
-        self._structure = _Seats()
+        self._tables: dict[int, tuple[LengthPenalty | None, np.ndarray, int]] = {}
+        self._logits = np.empty(0, np.float32)
+        self._point()
 
     @property
     def token(self) -> Int[Tensor, " rows"]:
         """The newest tokens, which the model reads next."""
-        return self._next[: len(self._of) * self.beam].clone()
+        return torch.from_numpy(self._next[: len(self._of)].flatten())
 
     @staticmethod
     def serve(config: Constraints, device: torch.device | str | None) -> bool:
         """Whether the kernel supports this search."""
         usual = isinstance(config, GreedyConfig) or (isinstance(config, BeamConfig) and config.beam <= WIDEST)
         on_cpu = device is None or torch.device(device).type == "cpu"
-        return usual and on_cpu and config.no_repeat_ngram == 0 and _kernels() is not None
+        return usual and on_cpu and config.no_repeat_ngram == 0 and kernels() is not None
+
+    def free(self, count: int) -> list[int]:
+        """The seats that the next sentences take."""
+        return self._free[: -count - 1 : -1]
 
     def take(
         self,
         sentences: Sequence[int],
         limits: Sequence[int],
-        tokens: Int[Tensor, " sentences"],
+        tokens: Sequence[int],
         penalties: Sequence[LengthPenalty | None],
     ) -> None:
         """Seat sentences, which have at most `limits` tokens and begin after `tokens`."""
         if len(self._tables) > len(self._penalty):  # some are of penalties that no seat has any more
             own = set(map(id, self._penalty))
             self._tables = {penalty: table for penalty, table in self._tables.items() if penalty in own}
-        for sentence, limit, penalty in zip(sentences, limits, penalties, strict=True):
-            seat = self._free.pop()
-            rows = slice(seat * self.beam, (seat + 1) * self.beam)
-            self._age[seat], self._limit[seat] = 0, limit
+        before, new = len(self._of), self.free(len(sentences))
+        self._of += new
+        del self._free[len(self._free) - len(new) :]
+        self.sentences += sentences
+        for seat, penalty in zip(new, penalties, strict=True):
             self._penalty[seat] = penalty
-            self._divisors[seat] = self._table(penalty).data_ptr()
-            self._total[rows] = self._score[rows] = self._complete_total[rows] = NONE
-            self._total[rows.start] = 0.0  # all rows of a sentence are alike at first: extend only one of them
-            self._of.append(seat)
-            self.sentences.append(sentence)
-        self._seats[: len(self._of)] = torch.tensor(self._of, dtype=torch.int64)
-        last = len(self._of) * self.beam
-        self._next[last - len(sentences) * self.beam : last] = tokens.repeat_interleave(self.beam)
+        divisors = [self._table(penalty) for penalty in penalties]
+        library, numbers = kernels(), ctypes.c_int64 * len(new)
+        assert library is not None
+        library.take_seats(
+            ctypes.byref(self._structure),
+            ctypes.c_int64(before),
+            *(numbers(*part) for part in (new, limits, tokens, divisors)),
+            ctypes.c_int64(len(new)),
+        )
 
     def drop(self, sentences: Collection[int]) -> Int[Tensor, " rows"]:
         """Free the seats of sentences. Returns the rows of the others."""
         going = [place for place, sentence in enumerate(self.sentences) if sentence not in sentences]
         self._free += [self._of[place] for place, sentence in enumerate(self.sentences) if sentence in sentences]
         self._of, self.sentences = [self._of[place] for place in going], [self.sentences[place] for place in going]
-        rows = (torch.tensor(going, dtype=torch.int64)[:, None] * self.beam + torch.arange(self.beam)).flatten()
-        self._seats[: len(self._of)] = torch.tensor(self._of, dtype=torch.int64)
-        self._next[: len(rows)] = self._next[rows]
-        return rows
+        self._seats[: len(going)] = self._of
+        self._next[: len(going)] = self._next[going]
+        return (torch.tensor(going, dtype=torch.int64)[:, None] * self.beam + torch.arange(self.beam)).flatten()
 
     def advance(
         self, logits: Float[Tensor, "rows vocab"]
@@ -117,78 +150,133 @@ class Seats:
         """
         require_rows(logits, len(self._of) * self.beam)
         self._ready(logits.shape[1])
-        library, count, logits = _kernels(), len(self._of), logits.float().contiguous()
+        library, count, logits = kernels(), len(self._of), logits.float().contiguous()
         assert library is not None
-        going = library.advance(
-            ctypes.byref(self._structure),
-            native.address(logits),
-            ctypes.c_int64(count),
-            *self._places,
-            native.threads(),
+        going = library.advance_seats(
+            ctypes.byref(self._structure), native.address(logits), ctypes.c_int64(count), native.threads()
         )
-        self._longest += 1
-        complete = {}
-        if going < count:
-            of = dict(zip(self._of, self.sentences, strict=True))
-            done = self._done[: count - going].tolist()
-            complete = {of[seat]: self._hypotheses(of[seat], seat) for seat in done}
-            self._of = self._seats[:going].tolist()
-            self.sentences = [of[seat] for seat in self._of]
-            self._free += done
-            self._longest = int(self._age[self._of].max()) if self._of else 0
-        return complete, self._parent[: going * self.beam].clone()
+        return self._after(going, 1), torch.from_numpy(self._parent[:going].flatten())
 
-    def _hypotheses(self, sentence: int, seat: int) -> list[Hypothesis]:
-        rows = slice(seat * self.beam, (seat + 1) * self.beam)
+    def tick(self, run: Run, steps: int) -> dict[int, list[Hypothesis]]:
+        """The hypotheses of sentences that are complete after up to so many steps of a model, which selects its own
+        rows. The steps end when a sentence is complete.
+        """
+        steps = max(1, min(steps, self._room - self.longest))
+        return self._after(*self._fly(run, steps))
+
+    def land(self, run: Run, ask: Callable[[], None] | None) -> dict[int, list[Hypothesis]]:
+        """The hypotheses of all sentences, for which there must be room. `ask`, which may raise, is called before every
+        step.
+        """
+        problems: list[BaseException] = []
+
+        def interrupted() -> int:
+            try:
+                ask()  # type: ignore[misc]
+            except BaseException as problem:  # it must not pass through C
+                problems.append(problem)
+            return len(problems)
+
+        going, _ = self._fly(run, -1, None if ask is None else _Interrupted(interrupted))
+        if going == INTERRUPTED:
+            raise problems[0]
+        return self._hypotheses(dict(zip(self._of, self.sentences, strict=True)), self._of)
+
+    def _fly(self, run: Run, most: int, interrupted: Any = None) -> tuple[int, int]:
+        """Make up to `most` steps, or −1 for all. Returns the number of sentences that go on, and of the steps."""
+        self._ready(run.vocab)
+        library, count, steps = kernels(), len(self._of), ctypes.c_int64()
+        assert library is not None
+        if len(self._logits) < count * self.beam * run.vocab:
+            self._logits = np.empty(self._next.size * run.vocab, np.float32)
+        going = library.fly(
+            ctypes.byref(self._structure),
+            ctypes.byref(_Model(run.address, run.step, run.select)),
+            ctypes.c_void_p(self._logits.ctypes.data),
+            *map(ctypes.c_int64, (count, most)),
+            interrupted,
+            native.threads(),
+            ctypes.byref(steps),
+        )
+        if going == OUTSIDE:
+            raise IndexError(f"A token is not in the vocabulary of {run.vocab}.")
+        return int(going), steps.value
+
+    def _after(self, going: int, steps: int) -> dict[int, list[Hypothesis]]:
+        """The hypotheses of those that are complete after the last of some steps, which give their seats up."""
+        self.longest += steps
+        ended = len(self._of) - going
+        if not ended:
+            return {}
+        of = dict(zip(self._of, self.sentences, strict=True))
+        done = self._done[:ended].tolist()
+        complete = self._hypotheses(of, done)
+        self._of = self._seats[:going].tolist()
+        self.sentences = [of[seat] for seat in self._of]
+        self._free += done
+        self.longest = int(self._age[self._of].max()) if self._of else 0
+        return complete
+
+    def _hypotheses(self, of: dict[int, int], seats: Sequence[int]) -> dict[int, list[Hypothesis]]:
+        """The complete hypotheses of the sentences in some seats."""
+        greedy = isinstance(self.config, GreedyConfig)
         most = self.config.num_best if isinstance(self.config, BeamConfig) else 1
-        running = float(self._total[rows.start])
-        columns = (self._length, self._score, self._complete_total, self._finished)
-        results = []
-        for place, (length, score, total, finished) in enumerate(
-            zip(*(column[rows].tolist() for column in columns), strict=True)
-        ):
-            if place < most and (total > NONE or (self.beam == 1 and isinstance(self.config, GreedyConfig))):
-                tokens = self._complete[rows.start + place, :length].tolist()
-                results.append(Hypothesis(tuple(tokens), score, total, bool(finished)))
-        if isinstance(self.config, GreedyConfig):
-            require_number(results[0].log_probability, sentence)
-        elif not results or running != running:
-            require_number(running, sentence)
-        return results
+        running = self._total[seats, 0].tolist()
+        lengths = self._length[seats, :most]
+        longest = int(lengths.max(initial=0))
+        columns = (self._score, self._complete_total, self._finished)
+        parts = (column[seats, :most].tolist() for column in columns)
+        tokens = self._complete[seats, :most, :longest].tolist()
+        hypotheses: dict[int, list[Hypothesis]] = {}
+        for seat, last, *row in zip(seats, running, tokens, lengths.tolist(), *parts, strict=True):
+            hypotheses[of[seat]] = results = [
+                Hypothesis(tuple(ids[:length]), score, total, bool(finished))
+                for ids, length, score, total, finished in zip(*row, strict=True)
+                if greedy or total > NONE
+            ]
+            if greedy:
+                require_number(results[0].log_probability, of[seat])
+            elif not results or last != last:
+                require_number(last, of[seat])
+        return hypotheses
 
-    def _table(self, penalty: LengthPenalty | None) -> Float[Tensor, " lengths"]:
-        """The divisors of hypotheses with 0, 1, … tokens, as far as there is room."""
+    def _table(self, penalty: LengthPenalty | None) -> int:
+        """The address of the divisors of hypotheses with 0, 1, … tokens, as far as there is room."""
         if id(penalty) not in self._tables:
             lengths = range(1, self._room + 1)
             numbers = [1.0, *(1.0 if penalty is None else penalty.divisor(length) for length in lengths)]
-            self._tables[id(penalty)] = penalty, torch.tensor(numbers, dtype=torch.float32)
-        return self._tables[id(penalty)][1]
+            table = np.array(numbers, np.float32)
+            self._tables[id(penalty)] = penalty, table, table.ctypes.data
+        return self._tables[id(penalty)][2]
 
     def _ready(self, vocab: int) -> None:
         """Make room for one more token, and tell the kernel where everything stands."""
-        grows = self._longest >= self._room
+        grows = self.longest >= self._room
         if grows:
-            more = max(self._room, self._longest + 1 - self._room)
+            more = max(self._room, self.longest + 1 - self._room)
             self._history, self._complete = (
-                torch.nn.functional.pad(part, (0, more)) for part in (self._history, self._complete)
+                np.pad(part, ((0, 0), (0, 0), (0, more))) for part in (self._history, self._complete)
             )
             self._room += more
             self._tables = {}
             for seat in self._of:
-                self._divisors[seat] = self._table(self._penalty[seat]).data_ptr()
-        if not grows and vocab == self._vocab:
-            return
-        hidden_alone(self.config, 0, prefix=None, end=self.end, vocab=vocab)  # refuses tokens that do not exist
-        self._vocab, greedy, size = vocab, isinstance(self.config, GreedyConfig), len(self._next)
-        most = size * (1 if greedy else 2 * self.beam)
-        scratch = torch.empty(size * -(-vocab // BLOCK)), torch.empty(most), torch.empty(most, dtype=torch.int64)
-        arrays = (self._seats, self._next, self._parent, self._done, *scratch)
-        self._places, self._scratch = tuple(map(native.address, arrays)), scratch
+                self._divisors[seat] = self._table(self._penalty[seat])
+        if grows or vocab != self._vocab:
+            hidden_alone(self.config, 0, prefix=None, end=self.end, vocab=vocab)  # refuses tokens that do not exist
+            self._vocab = vocab
+            self._point()
+
+    def _point(self) -> None:
+        """Tell the kernel where everything stands."""
+        vocab, greedy, rows = self._vocab, isinstance(self.config, GreedyConfig), self._next.size
+        most = rows * (1 if greedy else 2 * self.beam)
+        blocks = rows * -(-vocab // BLOCK)
+        self._scratch = np.empty(blocks, np.float32), np.empty(most, np.float32), np.empty(most, np.int64)
+        own = (self._age, self._limit, self._divisors, self._total, self._history, self._score, self._complete_total)
+        later = (self._length, self._finished, self._complete, self._seats, self._next, self._parent, self._done)
         self._structure = _Seats(
             *(self.beam, self._room, vocab, self.end, self.config.min_length, greedy),
-            self._hidden.data_ptr(),
+            self._hidden.ctypes.data,
             len(self._hidden) - 1,
-            *(part.data_ptr() for part in (self._age, self._limit, self._divisors, self._total, self._history)),
-            *(part.data_ptr() for part in (self._score, self._complete_total, self._length, self._finished)),
-            self._complete.data_ptr(),
+            *(part.ctypes.data for part in (*own, *later, *self._scratch)),
         )

@@ -45,7 +45,7 @@ from foveate.nn.past import (
     with_room,
 )
 from foveate.nn.position_vector import PositionConfig, SinusoidalConfig, UnitInterval
-from foveate.nn.prepared.decoder_run import LARGEST, DecoderRun
+from foveate.nn.prepared.decoder_run import LARGEST, DecoderRun, SlotRun
 from foveate.nn.prepared.flat_block import FlatBlock, FlatBlocks, Sight
 from foveate.nn.prepared.flat_encoder import EncoderPass, FlatEncoderBlock
 from foveate.nn.prepared.flat_step import DecoderStep
@@ -293,8 +293,26 @@ class Transformer(Seq2Seq[TransformerState]):
             return None
         if DecoderRun.bytes(whole, len(state.memory_lengths) * state.beam, longest) > LARGEST:
             return None
-        positions = self.target_position(torch.arange(longest))
-        return DecoderRun(whole, positions, state.memory, state.memory_lengths, state.beam)
+        positions = partial(_first, self.target_position, self.max_length)
+        run = DecoderRun(whole, positions, state.memory, state.beam, longest)
+        run.join(torch.arange(len(state.memory_lengths)), state.memory_lengths)
+        return run
+
+    def begin_flight(self, places: int, beam: int, earlier: SlotRun | None = None) -> SlotRun | None:
+        """The steps of up to `places` sentences that come and go, which may be `earlier` ones; None where only `step`
+        knows them.
+        """
+        _, whole, encoding = self.prepared()
+        if whole is None or encoding is None or not _reads_as_defined(self) or is_recording():
+            return None
+        embedding = self.source_embedding.weight.detach()
+        if embedding.dtype != whole.dtype:
+            return None
+        if earlier is not None and earlier.serves(whole, encoding, embedding):
+            return earlier
+        source, target = (partial(_first, each, self.max_length) for each in (self.position, self.target_position))
+        scale = math.sqrt(self.model_dim)
+        return SlotRun(whole, encoding, embedding, scale, (source, target), places=places, beam=beam)
 
     def select(self, state: TransformerState, rows: Int[Tensor, " new_rows"]) -> TransformerState:
         return selected_rows(state, rows)
@@ -390,6 +408,20 @@ class _Encoding:
 
     def __reduce__(self) -> tuple[type["_Encoding"], tuple[()]]:
         return _Encoding, ()
+
+
+def _first(position: nn.Module, most: int | None, count: int) -> Float[Tensor, "at_most_count model_dim"]:
+    """The vectors of the first positions, of those that a model has."""
+    vectors: Tensor = position(torch.arange(min(count, most or count)))
+    return vectors
+
+
+def _reads_as_defined(model: Transformer) -> bool:
+    """Whether the encoder's input is that of the class: embeddings of tokens at positions that no length changes."""
+    names, embedding = ("step", "start", "_embed", "_embedded"), model.source_embedding
+    own = all(getattr(type(model), name) is getattr(Transformer, name) for name in names)
+    usual = is_plain(embedding, nn.Embedding) and embedding.max_norm is None
+    return own and usual and not isinstance(model.position, UnitInterval) and not model.__dict__.keys() & names
 
 
 def _is_usual(model: Transformer) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from foveate.attention import record
 from foveate.data.batch import Batch
 from foveate.decode import Average, BeamConfig, DecodeConfig, GreedyConfig, Wu, decode, whole_loop
+from foveate.decode.seat import Seats, kernels
 from foveate.errors import DataError, UsageError
 from foveate.interruption import interruptible
 from foveate.models import Transformer, TransformerConfig
@@ -24,7 +25,7 @@ VOCAB = 90
 
 @pytest.fixture(autouse=True)
 def _compiled() -> None:
-    if whole_loop._kernels() is None:
+    if kernels() is None:
         pytest.skip("no compiler")
 
 
@@ -63,6 +64,7 @@ def by_both(model: Transformer, source: Batch, config: DecodeConfig, **options: 
         fast = decoded(model, source, config, **options)
         for module, name in names:
             patch.setattr(module, name, lambda *parts: None)
+        patch.setattr(Seats, "serve", lambda *parts: False)
         return fast, decoded(model, source, config, **options)
 
 
@@ -81,6 +83,7 @@ def _required(hypotheses: object) -> object:
     penalty=st.sampled_from([None, Average(), Wu(alpha=0.6)]),
     limits=st.lists(st.integers(1, 40), min_size=7, max_size=7),
     forbid=st.sampled_from([(0,), (0, 5, 6), ()]),
+    shortest=st.sampled_from([0, 0, 3]),
 )
 def test_the_loops_return_the_hypotheses_of_python(
     seed: int,
@@ -91,11 +94,13 @@ def test_the_loops_return_the_hypotheses_of_python(
     penalty: Average | Wu | None,
     limits: list[int],
     forbid: tuple[int, ...],
+    shortest: int,
 ) -> None:
     model, source = built(seed, end=end), sources(seed, sentences)
-    longest = torch.tensor(limits[:sentences])
-    best = BeamConfig(beam=width, num_best=min(width, num_best), length_penalty=penalty, forbid=forbid)
-    for config in (best, GreedyConfig(forbid=forbid)):
+    longest = torch.tensor(limits[:sentences]) + shortest
+    common: dict[str, Any] = {"forbid": forbid, "min_length": shortest}
+    best = BeamConfig(beam=width, num_best=min(width, num_best), length_penalty=penalty, **common)
+    for config in (best, GreedyConfig(**common)):
         fast, slow = by_both(model, source, config, max_length=longest)
         assert fast == slow
 
@@ -183,12 +188,12 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 
 def test_other_constraints_and_recordings_are_left_to_python(refusals: list[bool]) -> None:
     model, source = built(0), sources(0, 2)
-    for config in (BeamConfig(no_repeat_ngram=2), BeamConfig(min_length=3), GreedyConfig(min_length=1)):
+    for config in (BeamConfig(no_repeat_ngram=2), GreedyConfig(no_repeat_ngram=2)):
         decoded(model, source, config, max_length=6)
     decoded(model, source, GreedyConfig(), max_length=6, prefix=torch.tensor([[5], [6]]))
     with record(model) as recording:
         decoded(model, source, GreedyConfig(), max_length=6)
     assert recording.of_kind("cross")
-    assert refusals == [True] * 5
+    assert refusals == [True] * 4
     decoded(model, source, GreedyConfig(), max_length=6)
     assert refusals[-1] is False

@@ -1,19 +1,25 @@
 """Steps of a decoder as C functions, for loops that do not return to Python between two steps."""
 
 import ctypes
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from foveate import native
 from foveate.nn.multihead import KeyValue
+from foveate.nn.prepared.flat_encoder import EncoderPass
 from foveate.nn.prepared.flat_step import LANES, DecoderStep, LayerCache, RowPlaces
-from foveate.nn.prepared.slot import Slots
 
 LARGEST = 2**28
 """The most bytes of caches that are allotted at once; with more, caches should grow step by step."""
+ROOM = 64
+"""The tokens, of a source and of a hypothesis, for which slots have room at first."""
+PositionVectors = Callable[[int], Float[Tensor, "count model_dim"]]
+"""The vectors of the first positions: as many as asked for, or as many as there are."""
 
 
 class _Run(ctypes.Structure):
@@ -21,54 +27,168 @@ class _Run(ctypes.Structure):
         ("decoder", ctypes.c_void_p),
         ("kept", ctypes.c_void_p),
         ("rows", RowPlaces),
-        *((name, ctypes.c_void_p) for name in ("positions", "counts", "room", "rounded", "queries", "spare")),
+        *((name, ctypes.c_void_p) for name in ("positions", "standing")),
+        *((name, ctypes.c_void_p) for name in ("counts", "room", "rounded", "queries", "spare")),
         ("threads", ctypes.c_int64),
     ]
 
 
 class DecoderRun:
-    """A decoder from its first step on. `address` goes to the functions `step` and `select` (`flat.cpp`, `Run`)."""
+    """A decoder's steps for sentences that begin at different times, each in a place of its own. `address` goes to the
+    functions `step` and `select` (`flat.cpp`, `Run`).
+    """
 
     def __init__(
-        self,
-        step: DecoderStep,
-        positions: Float[Tensor, "longest model_dim"],
-        memory: Sequence[KeyValue],
-        lengths: Int[Tensor, " sentences"],
-        beam: int,
+        self, step: DecoderStep, positions: PositionVectors, memory: Sequence[KeyValue], beam: int, room: int
     ) -> None:
-        """`positions` are added to the embeddings of each time; there is room for as many tokens."""
-        self.vocab, sentences = step.vocab, len(lengths)
-        rows, room = sentences * beam, -(-len(positions) // LANES) * LANES
-        sizes = step.sizes(rows, max(room, memory[0].key.shape[2]))
-        cache = [torch.empty(2 * rows * room * step.width, dtype=step.dtype) for _ in memory]
-        slots = Slots.of(torch.arange(sentences), beam, room)
-        buffers = [torch.empty(size, dtype=kind) for size, kind in sizes.values()]
-        spare = None if slots.table is None else torch.empty_like(slots.table)
-        own = (positions.to(step.dtype).contiguous(), lengths.clone(), slots.of_sentences.clone(), slots.of_rows)
-        layers = (LayerCache * len(cache))(
-            *(
-                LayerCache(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr())
-                for past, each in zip(cache, memory, strict=True)
-            )
-        )
-        places = RowPlaces(
-            *(rows, beam, 0, None, own[1].data_ptr(), rows, room, memory[0].key.shape[2]),
-            *(own[2].data_ptr(), own[3].data_ptr(), None if slots.table is None else slots.table.data_ptr()),
-        )
-        self._run = _Run(
-            *(ctypes.addressof(step.decoder), ctypes.addressof(layers), places, own[0].data_ptr()),
-            *(buffer.data_ptr() for buffer in buffers),
-            *(None if spare is None else spare.data_ptr(), torch.get_num_threads()),
-        )
-        self._alive: list[Any] = [step, cache, memory, own, slots, spare, buffers, layers]
+        """`positions` are added to the embeddings; the memory has a place for every sentence. There is room for
+        hypotheses of `room` tokens.
+        """
+        self.vocab, self.beam, self.memory, self.room = step.vocab, beam, tuple(memory), 0
+        self._step, self._positions, self._run = step, positions, _Run()
+        places = len(memory[0].key)
+        self._of_sentences, self._lengths = torch.zeros(2, places, dtype=torch.int64)
+        self._of_rows, self._times = torch.zeros(2, places * beam, dtype=torch.int64)
+        self._cache, self._tables = list[Tensor](), list[Tensor]()
+        self._run.rows.beam = beam
         self.address = ctypes.addressof(self._run)
         self.step, self.select = (
             ctypes.cast(function, ctypes.c_void_p).value
             for function in (step.library.run_step, step.library.run_select)
         )
+        self._allot(room)
 
     @staticmethod
     def bytes(step: DecoderStep, rows: int, longest: int) -> int:
         """The size of the caches."""
         return 2 * rows * longest * step.width * step.dtype.itemsize * len(step.blocks)
+
+    def join(self, places: Int[Tensor, " sentences"], lengths: Int[Tensor, " sentences"]) -> None:
+        """Begin sentences, whose sources of these lengths stand in places of the memory, after the others."""
+        self._step.library.run_join(
+            ctypes.byref(self._run), *map(native.address, (places, lengths)), ctypes.c_int64(len(places))
+        )
+
+    def _allot(self, room: int) -> None:
+        """Make room for this many tokens, and tell the kernel where everything stands."""
+        step, run, before, rows = self._step, self._run, self.room, len(self._of_rows)
+        used = self._of_rows[: run.rows.count]
+        heads, self.room = step.decoder.heads, -(-room // LANES) * LANES
+        shape = (2, rows, heads, self.room, step.width // heads)
+        cache = [torch.empty(shape, dtype=step.dtype) for _ in self.memory]
+        tables = [torch.empty(rows, self.room, dtype=torch.int32) for _ in range(2)] if self.beam > 1 else []
+        for new, old in zip(cache, self._cache, strict=False):
+            new[:, used, :, :before] = old[:, used]
+        if tables and self._tables:
+            now = next(table for table in self._tables if table.data_ptr() == run.rows.table)
+            tables[0][: len(used), :before] = now[: len(used)]
+        self._cache, self._tables = cache, tables
+        self._point()
+
+    def _point(self) -> None:
+        """Tell the kernel where everything stands."""
+        step, run, rows, memory_room = self._step, self._run, len(self._of_rows), self.memory[0].key.shape[2]
+        layers = (LayerCache * len(self._cache))(
+            *(
+                LayerCache(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr())
+                for past, each in zip(self._cache, self.memory, strict=True)
+            )
+        )
+        sizes = step.sizes(rows, max(self.room, memory_room))
+        buffers = [torch.empty(size, dtype=kind) for size, kind in sizes.values()]
+        positions = self._positions(self.room).to(step.dtype).contiguous()
+        standing = torch.empty(rows, step.width, dtype=step.dtype)
+        table, spare = [each.data_ptr() for each in self._tables] or (None, None)
+        places = RowPlaces(
+            *(run.rows.count, self.beam, 0, self._times.data_ptr(), self._lengths.data_ptr()),
+            *(rows, self.room, memory_room, self._of_sentences.data_ptr(), self._of_rows.data_ptr(), table),
+        )
+        addresses = (part.data_ptr() for part in (positions, standing, *buffers))
+        whole = (ctypes.addressof(step.decoder), ctypes.addressof(layers))
+        new = _Run(*whole, places, *addresses, spare, torch.get_num_threads())
+        ctypes.memmove(self.address, ctypes.addressof(new), ctypes.sizeof(new))
+        self._alive: list[Any] = [layers, buffers, positions, standing]
+
+
+class _Input(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("embedding", "positions")),
+        ("scale", ctypes.c_double),
+        ("vocab", ctypes.c_int64),
+    ]
+
+
+class SlotRun(DecoderRun):
+    """A decoder's steps for sentences that come and go, with the encoder of their sources."""
+
+    def __init__(
+        self,
+        step: DecoderStep,
+        encoding: EncoderPass,
+        embedding: Float[Tensor, "vocab model_dim"],
+        scale: float,
+        positions: tuple[PositionVectors, PositionVectors],
+        *,
+        places: int,
+        beam: int,
+    ) -> None:
+        """The encoder reads `scale` times the embeddings and the first of the `positions`, which are those of sources
+        and of targets. There are up to `places` sentences.
+        """
+        self._encoding, self._embedding, self._scale, self._source_positions = encoding, embedding, scale, positions[0]
+        super().__init__(step, positions[1], _memory(step, places, ROOM), beam, ROOM)
+        self._read(ROOM)
+
+    def serves(self, step: DecoderStep, encoding: EncoderPass, embedding: Float[Tensor, "vocab model_dim"]) -> bool:
+        """Whether this can go on with these weights; not if it has grown, so that its memory is released."""
+        usual = self.room == self.memory[0].key.shape[2] == ROOM
+        same = step is self._step and encoding is self._encoding
+        return usual and same and embedding.data_ptr() == self._embedding.data_ptr()
+
+    def board(self, sources: Sequence[Sequence[int]], places: Sequence[int]) -> None:
+        """Encode sources and begin their sentences, after the others, in free places."""
+        lengths = list(map(len, sources))
+        tokens, numbers = ctypes.c_int64 * sum(lengths), ctypes.c_int64 * len(sources)
+        self._require_memory(max(lengths))
+        self._run.threads = torch.get_num_threads()
+        if not self._step.library.run_board(
+            *map(ctypes.byref, (self._run, self._encoding.structure, self._input)),
+            tokens(*itertools.chain.from_iterable(sources)),
+            *(numbers(*part) for part in (lengths, places)),
+            ctypes.c_int64(len(sources)),
+        ):
+            raise IndexError(f"A source has tokens that are not in the vocabulary of {len(self._embedding)}.")
+
+    def require_room(self, tokens: int) -> None:
+        """Make room for hypotheses of so many tokens."""
+        if tokens > self.room:
+            self._allot(max(2 * self.room, tokens))
+
+    def _require_memory(self, length: int) -> None:
+        """Make room for sources of so many tokens."""
+        before, memory = self.memory[0].key.shape[2], self.memory
+        if length <= before:
+            return
+        used = self._of_sentences[: self._run.rows.count // self.beam]
+        self.memory = _memory(self._step, len(self._of_sentences), max(2 * before, length))
+        for new, old in zip(self.memory, memory, strict=True):
+            for part, former in zip(new, old, strict=True):
+                part[used, :, :before] = former[used]
+        self._point()
+        self._read(self.memory[0].key.shape[2])
+
+    def _read(self, length: int) -> None:
+        """Tell the encoder where its input stands, for sources of up to so many tokens."""
+        self._places = self._source_positions(length).to(self._step.dtype).contiguous()
+        addresses = self._embedding.data_ptr(), self._places.data_ptr()
+        self._input = _Input(*addresses, self._scale, len(self._embedding))
+
+    def keep(self, rows: Int[Tensor, " new_rows"]) -> None:
+        """Go on with these rows only."""
+        self._step.library.run_select(ctypes.byref(self._run), native.address(rows), ctypes.c_int64(len(rows)))
+
+
+def _memory(step: DecoderStep, places: int, room: int) -> tuple[KeyValue, ...]:
+    heads = step.decoder.heads
+    shape = (places, heads, room, step.width // heads)
+    return tuple(KeyValue(*(torch.empty(shape, dtype=step.dtype) for _ in range(2))) for _ in step.blocks)

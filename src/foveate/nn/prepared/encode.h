@@ -78,6 +78,29 @@ static int64_t end_of_group(const int64_t* starts, int64_t sentences, int64_t fi
     return last;
 }
 
+// What the encoder reads of each token.
+struct Input {
+    const void* embedding;
+    const void* positions;  // a vector of each place
+    double scale;
+    int64_t vocab;
+};
+
+// x = scale · e + p of each token of a sentence, rounded twice as torch does.
+static void embed(const Input& input, const int64_t* ids, int64_t count, int64_t width, bool half, float* x) {
+    auto rounded = [=](Vec value) {
+        if (!half) return value;
+        uint16_t bits[LANES];
+        put(bits, true, 0, value);
+        return take(bits, true, 0);
+    };
+    for (int64_t place = 0; place < count; place++)
+        for (int64_t i = 0; i < width; i += LANES)
+            store(x + place * width + i, rounded(take(input.embedding, half, ids[place] * width + i) * (float)input.scale));
+    __asm__ volatile("" ::: "memory");  // or the compiler would round once
+    for (int64_t i = 0; i < count * width; i += LANES) store(x + i, rounded(load(x + i) + take(input.positions, half, i)));
+}
+
 extern "C" {
 
 // The most tokens that are encoded together.
@@ -90,14 +113,14 @@ int64_t tokens_together(const int64_t* starts, int64_t sentences) {
     return most;
 }
 
-// Encodes x [tokens, width] in place, and writes keys and values [sentences, heads, room, dim] for each layer of the decoder
-// into `kept`, up to each sentence's end. `starts` are the first tokens of sentences and the end of the last one. `work`
+// Encodes x [tokens, width] in place, and writes keys and values [places, heads, room, dim] for each layer of the decoder
+// into `kept`, up to each sentence's end; `places` of sentences are by default their numbers. `starts` are the first tokens of sentences and the end of the last one. `work`
 // takes (5 · width + the larger of the hidden layer and 2 · width) numbers for each token that is encoded together;
 // `rounded` as many of the widest input in bfloat16, up to a multiple of 16. `watched` [layers, tokens, 3 · width], or null,
 // receives queries, keys and values.
 void encode(
-    const Encoder* encoder, float* x, const int64_t* starts, int64_t sentences, void* const* kept, int64_t room, float* work,
-    uint16_t* rounded, float* watched, int64_t threads
+    const Encoder* encoder, float* x, const int64_t* starts, int64_t sentences, const int64_t* places, void* const* kept,
+    int64_t room, float* work, uint16_t* rounded, float* watched, int64_t threads
 ) {
     const Encoder& e = *encoder;
     int64_t width = e.width, dim = width / e.heads, tokens = starts[sentences];
@@ -138,11 +161,41 @@ void encode(
                 for (int64_t place = 0; place < starts[s + 1] - starts[s]; place++) {
                     const float* from = rest + (starts[s] - starts[first] + place) * 2 * width;
                     for (int64_t i = 0; i < 2 * width; i += LANES) {
-                        int64_t head = s * e.heads + i % width / dim;
+                        int64_t head = (places ? places[s] : s) * e.heads + i % width / dim;
                         put(kept[2 * number + i / width], e.half, (head * room + place) * dim + i % dim, load(from + i));
                     }
                 }
         }
     }
+}
+
+// Encodes sources of these lengths into free places of a run's memory, and begins their sentences after the others. Returns 0,
+// and changes nothing, where a token is not in the vocabulary.
+int64_t run_board(
+    Run* run, const Encoder* encoder, const Input* input, const int64_t* ids, const int64_t* lengths, const int64_t* places,
+    int64_t sentences
+) {
+    const Encoder& e = *encoder;
+    static thread_local std::vector<float> x, work;
+    static thread_local std::vector<uint16_t> rounded;
+    std::vector<int64_t> starts(1, 0);
+    for (int64_t i = 0; i < sentences; i++) starts.push_back(starts[i] + lengths[i]);
+    for (int64_t i = 0; i < starts[sentences]; i++)
+        if (ids[i] < 0 || ids[i] >= input->vocab) return 0;
+    x.resize(starts[sentences] * e.width);
+    for (int64_t i = 0; i < sentences; i++)
+        embed(*input, ids + starts[i], lengths[i], e.width, e.half, x.data() + starts[i] * e.width);
+    int64_t together = tokens_together(starts.data(), sentences);
+    work.resize(together * (5 * e.width + std::max(e.hidden, 2 * e.width)));
+    rounded.resize((together + 15) / 16 * 16 * std::max(e.hidden, e.width));
+    std::vector<void*> kept;
+    for (int64_t layer = 0; layer < e.num_memories; layer++) {
+        kept.push_back((void*)run->kept[layer].key);
+        kept.push_back((void*)run->kept[layer].value);
+    }
+    encode(encoder, x.data(), starts.data(), sentences, places, kept.data(), run->rows.memory_room, work.data(),
+           rounded.data(), nullptr, run->threads);
+    run_join(run, places, lengths, sentences);
+    return 1;
 }
 }

@@ -230,12 +230,13 @@ int64_t step(
     return logits_after(decoder, kept, stand, tokens, position, apart, counts, room, rounded, queries, logits, threads);
 }
 
-// Steps from the first one on, whose rows stand in places of caches with room for all. What `Rows` points to is changed.
+// Steps of sentences that begin at different times, each in a place of its own. What `Rows` points to is changed.
 struct Run {
     const Decoder* decoder;
     const Kept* kept;
     Rows rows;
     const char* positions;  // a vector of each time
+    char* standing;         // room for one of each row
     int64_t* counts;
     float* room;
     uint16_t* rounded;
@@ -246,31 +247,54 @@ struct Run {
 
 int64_t run_step(Run* run, const int64_t* tokens, float* logits) {
     const Decoder& d = *run->decoder;
-    const char* position = run->positions + run->rows.latest * d.width * (d.half ? 2 : 4);
-    if (!logits_after(&d, run->kept, &run->rows, tokens, position, 0, run->counts, run->room, run->rounded, run->queries,
-                      logits, run->threads))
+    const Rows& r = run->rows;
+    auto* times = (int64_t*)r.times;
+    int64_t size = d.width * (d.half ? 2 : 4);
+    for (int64_t row = 0; row < r.count; row++)
+        std::memcpy(run->standing + row * size, run->positions + times[row] * size, size);
+    if (!logits_after(&d, run->kept, &r, tokens, run->standing, d.width, run->counts, run->room, run->rounded,
+                      run->queries, logits, run->threads))
         return 0;
-    run->rows.latest++;
+    for (int64_t row = 0; row < r.count; row++) times[row]++;
     return 1;
 }
 
 // Each of the new rows continues one of the old ones of its sentence; sentences keep their order, and some may be missing.
 void run_select(Run* run, const int64_t* rows, int64_t count) {
     Rows& r = run->rows;
+    auto *of_sentences = (int64_t*)r.of_sentences, *of_rows = (int64_t*)r.of_rows;
+    auto *lengths = (int64_t*)r.lengths, *times = (int64_t*)r.times;
     if (r.table) {
         for (int64_t row = 0; row < count; row++)
-            std::memcpy(run->spare + row * r.cache_room, r.table + rows[row] * r.cache_room, r.latest * sizeof(int32_t));
+            std::memcpy(run->spare + row * r.cache_room, r.table + rows[row] * r.cache_room, times[rows[row]] * sizeof(int32_t));
         std::swap(r.table, run->spare);
     }
-    auto *of_sentences = (int64_t*)r.of_sentences, *of_rows = (int64_t*)r.of_rows, *lengths = (int64_t*)r.lengths;
     for (int64_t sentence = 0; sentence < count / r.beam; sentence++) {
         int64_t old = rows[sentence * r.beam] / r.beam;
         of_sentences[sentence] = of_sentences[old];
         lengths[sentence] = lengths[old];
-        for (int64_t place = 0; place < r.beam; place++)
+        for (int64_t place = 0; place < r.beam; place++) {
             of_rows[sentence * r.beam + place] = of_rows[old * r.beam + place];
+            times[sentence * r.beam + place] = times[old * r.beam + place];
+        }
     }
     r.count = count;
+}
+
+// Sentences whose sources of these lengths stand in the memory come last, before their first token.
+void run_join(Run* run, const int64_t* places, const int64_t* source_lengths, int64_t sentences) {
+    Rows& r = run->rows;
+    auto *of_sentences = (int64_t*)r.of_sentences, *of_rows = (int64_t*)r.of_rows;
+    auto *lengths = (int64_t*)r.lengths, *times = (int64_t*)r.times;
+    for (int64_t i = 0, sentence = r.count / r.beam; i < sentences; i++, sentence++) {
+        of_sentences[sentence] = places[i];
+        lengths[sentence] = source_lengths[i];
+        for (int64_t place = 0; place < r.beam; place++) {
+            of_rows[sentence * r.beam + place] = places[i] * r.beam + place;
+            times[sentence * r.beam + place] = 0;
+        }
+    }
+    r.count += sentences * r.beam;
 }
 }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate import native
@@ -105,7 +105,7 @@ class EncoderPass:
         layers = (_Layer * len(blocks))(*map(self._layer, blocks))
         sites = [block.cross_attention for block in decoder]
         memories = [Product.of(site.key, site.value) for site in sites]
-        self._encoder = _Encoder(
+        self.structure = _Encoder(
             layers=layers,
             count=len(blocks),
             width=self.width,
@@ -146,26 +146,12 @@ class EncoderPass:
 
         `watched_at` holds the positions of the attentions while a recording is on. `x` may be used up.
         """
-        tokens, sentences, room = len(x), packing.batch, packing.length
-        x, starts = x.float().contiguous(), packing.starts.contiguous()
-        shape = (sentences, self._heads, room, self.width // self._heads)
+        shape = (packing.batch, self._heads, packing.length, self.width // self._heads)
         memory = tuple(
             KeyValue(*(torch.zeros(shape, dtype=self.dtype) for _ in range(2))) for _ in range(self._memories)
         )
-        together = int(self._library.tokens_together(native.address(starts), ctypes.c_int64(sentences)))
-        work = torch.empty(together * (5 * self.width + max(self._hidden, 2 * self.width)))
-        rounded = torch.empty(-(-together // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
-        watched = torch.empty(len(self.blocks), tokens, 3 * self.width) if watched_at is not None else None
-        addresses = (ctypes.c_void_p * (2 * len(memory)))(*(part.data_ptr() for layer in memory for part in layer))
-        self._library.encode(
-            ctypes.byref(self._encoder),
-            *map(native.address, (x, starts)),
-            ctypes.c_int64(sentences),
-            addresses,
-            ctypes.c_int64(room),
-            *map(native.address, (work, rounded, watched)),
-            native.threads(),
-        )
+        watched = torch.empty(len(self.blocks), len(x), 3 * self.width) if watched_at is not None else None
+        self.into(memory, x, packing.starts, watched=watched)
         if watched is not None and watched_at is not None:
             for block, joined in zip(self.blocks, watched.to(self.dtype), strict=True):
                 queries, keys, _ = (
@@ -174,6 +160,33 @@ class EncoderPass:
                 )
                 note(block.site, "self", queries, keys, watched_at)
         return memory
+
+    def into(
+        self,
+        memory: Sequence[KeyValue],
+        x: Float[Tensor, "tokens model_dim"],
+        starts: Int[Tensor, " sentences_and_end"],
+        *,
+        places: Int[Tensor, " sentences"] | None = None,
+        watched: Float[Tensor, "layers tokens joined"] | None = None,
+    ) -> None:
+        """Write the keys and values of sentences into places of a memory, by default in order, up to their ends."""
+        x, starts = x.float().contiguous(), starts.contiguous()
+        sentences = ctypes.c_int64(len(starts) - 1)
+        together = int(self._library.tokens_together(native.address(starts), sentences))
+        work = torch.empty(together * (5 * self.width + max(self._hidden, 2 * self.width)))
+        rounded = torch.empty(-(-together // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
+        addresses = (ctypes.c_void_p * (2 * len(memory)))(*(part.data_ptr() for layer in memory for part in layer))
+        self._library.encode(
+            ctypes.byref(self.structure),
+            *map(native.address, (x, starts)),
+            sentences,
+            native.address(places),
+            addresses,
+            ctypes.c_int64(memory[0].key.shape[2]),
+            *map(native.address, (work, rounded, watched)),
+            native.threads(),
+        )
 
     def _layer(self, block: FlatEncoderBlock) -> _Layer:
         names = ("joined", "output", "expand", "contract")

@@ -42,18 +42,11 @@ class TranslationFlight:
         self.translator, self.config = translator, translator.config if config is None else config
         model: Any = translator.model
 
-        prepare = getattr(model, "prepared", None)
-        prepared: Any = None
-
         def start(sources: Sequence[list[int]], beam: int) -> Any:
-            nonlocal prepared
-            if prepare is None:
-                return model.start(Batch.of(sources), beam)
-            if prepared is None or not self.flight.flying:
-                prepared = prepare()
-            return model.start(Batch.of(sources), beam, prepared)
+            return model.start(Batch.of(sources), beam)
 
-        self.flight = Flight[list[int]](model, start, self.config, **places)
+        native = getattr(model, "begin_flight", None)
+        self.flight = Flight[list[int]](model, start, self.config, native=native, **places)
         self._texts: dict[Hashable, str] = {}
         self._empty: list[Hashable] = []
 
@@ -94,11 +87,11 @@ class TranslationFlight:
             self._texts.pop(name, None)
         self._empty = [name for name in self._empty if name in self._texts]
 
-    def tick(self) -> list[tuple[Hashable, Translation]]:
-        """Decode one token of every text in flight, after some that wait were started. Returns those that are complete,
-        by their names; an empty text has no hypotheses.
+    def tick(self, steps: int = 1) -> list[tuple[Hashable, Translation]]:
+        """Decode one token of every text in flight, or up to `steps` of them until a text is complete, after some that
+        wait were started. Returns those that are complete, by their names; an empty text has no hypotheses.
         """
         complete: list[tuple[Hashable, list[Hypothesis]]] = [(name, []) for name in self._empty]
         self._empty = []
-        complete += [(arrival.name, arrival.hypotheses) for arrival in self.flight.tick()]
+        complete += [(arrival.name, arrival.hypotheses) for arrival in self.flight.tick(steps)]
         return [(name, self.translator.written(self._texts.pop(name), hypotheses)) for name, hypotheses in complete]
