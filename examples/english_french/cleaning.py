@@ -17,6 +17,8 @@ LEFT_OVER = re.compile(r"&\w+;|\\[(\[]|[<�]")
 """Entities that a page does not define, accents of roff, the rest of a tag, and characters in a wrong encoding."""
 BRACKETED = re.compile(r"\s?\([_&~][A-Za-z]\)")
 """An accelerator key after a Chinese text, whose characters are on no keys."""
+CODE = re.compile(r"\w*(?:[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]|_)\w*|(?<!\w)--?[a-z][\w-]*|(?:/[\w.-]*\w){2,}")
+"""Identifiers, options and paths."""
 KEY = re.compile(r"(?<!\w)[_&~](?=\w)|(?<=\w)[_&~](?=\w)")
 
 
@@ -60,3 +62,27 @@ def western(text: str) -> str:
     ('12', '12')
     """
     return "".join(str(int(character)) if character.isdecimal() else character for character in text)
+
+
+def faithful(line: "Line", code: str) -> bool:
+    """Whether a line teaches to copy identifiers and numbers, to translate all words, and not to repeat phrases."""
+    english, translation = line.english, western(line.translation)
+    if repeats(translation) and not repeats(english):
+        return False
+    if set(CODE.findall(english)) - set(CODE.findall(translation)):
+        return False
+    other = LANGUAGES[code]
+    if other.words and other.count(translation) < ENGLISH.count(translation):
+        return False
+    return sorted(NUMBER.findall(english)) == sorted(NUMBER.findall(translation))
+
+
+def repeats(text: str) -> bool:
+    """Whether three words in succession occur twice.
+
+    >>> repeats("de la même taille de la même taille"), repeats("de la même taille")
+    (True, False)
+    """
+    words = re.findall(r"\w+", text.casefold())
+    triples = list(zip(words, words[1:], words[2:], strict=False))
+    return len(set(triples)) < len(triples)

