@@ -16,7 +16,7 @@ KINDS = {
     "name": r"(?<![\w./-])[A-Z][a-z]{2,}(?![\w/-])",
     "number": r"(?<![\w.,$%-])\d{1,6}(?:[.,]\d{1,3})?(?![\w$%])",
 }
-"""What is replaced, where it is equal on both sides."""
+"""Patterns of the words that are replaced if they are equal on both sides."""
 TOKEN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()))
 VOWELS, CONSONANTS = "aeiouy", "bcdfghjklmnpqrstvwxz"
 ONSETS = ["br", "ch", "cl", "dr", "fl", "gr", "kr", "ph", "pl", "sch", "sh", "st", "sz", "th", "tr", "vl", "zh"]
@@ -76,6 +76,7 @@ def replacement(word: str, kind: str, random: Random) -> str:
 
 
 def small(random: Random) -> str:
+    """A random word that begins with either."""
     return spoken(random, random.random() < 0.3)
 
 
