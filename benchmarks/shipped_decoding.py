@@ -1,6 +1,7 @@
 """The translator that comes with Foveate in every precision, beside CTranslate2 with the same weights.
 
 python benchmarks/shipped_decoding.py --threads 1 --rounds 3
+python benchmarks/shipped_decoding.py --threads 1 --steps 24      # no hypothesis ends before: the same steps for all
 
 Engines take turns in one process, batch after batch. The text is that of Ruth, Daniel, John and Romans, which the
 translator has not read. CTranslate2 runs as `foveate translate --engine ctranslate2` runs it.
@@ -20,10 +21,12 @@ from torch.nn.functional import linear
 from foveate import Translator, machine
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import BOS, EOS
-from foveate.decode import BeamConfig, GreedyConfig
+from foveate.decode import BeamConfig, GreedyConfig, Hypothesis
+from foveate.export import CTranslate2Engine
 from foveate.metrics import corpus_bleu
 from foveate.nn.int8 import Int8Product
 from foveate.nn.linear_layer import packed_product, packed_weight
+from foveate.search import beam_size
 
 ENGINES: dict[str, dict[str, Any]] = {
     "CTranslate2, float32": {"engine": "ctranslate2"},
@@ -32,6 +35,8 @@ ENGINES: dict[str, dict[str, Any]] = {
     "foveate, bfloat16": {"precision": "bfloat16"},
     "foveate, int8": {"precision": "int8"},
 }
+TIE = 1e-4
+"""Scores that differ by less are equal to rounding."""
 RIVALS = {label: "CTranslate2, int8" if "int8" in label else "CTranslate2, float32" for label in ENGINES}
 BOOKS = {"8", "27", "43", "45"}
 ENGLISH, FRENCH = 2, 3
@@ -49,25 +54,29 @@ def held_out(count: int) -> list[tuple[str, str]]:
 
 
 def speed(
-    translators: dict[str, Translator], texts: Sequence[str], batch: int, beam: int, rounds: int
+    translators: dict[str, Translator], texts: Sequence[str], batch: int, beam: int, rounds: int, steps: int | None
 ) -> dict[str, dict[str, Any]]:
-    """Seconds of each engine, the ratio to CTranslate2 in the same precision, and the share of float32's outputs."""
-    config = GreedyConfig() if beam == 1 else BeamConfig(beam=beam)
+    """Seconds of each engine, the ratio to CTranslate2 in the same precision, and the share of float32's outputs.
+
+    With `steps`, hypotheses have exactly so many tokens, the end included if it is the last.
+    """
+    exact = {} if steps is None else {"min_length": steps - 1, "max_length": steps}
+    config = GreedyConfig(**exact) if beam == 1 else BeamConfig(beam=beam, **exact)
     rows = {label: [one.encode(text, "A verse") for text in texts] for label, one in translators.items()}
     spent: dict[str, list[tuple[float, float]]] = {label: [] for label in translators}
-    outputs: dict[str, list[tuple[int, ...]]] = {}
+    outputs: dict[str, list[Hypothesis]] = {}
     for turn in range(rounds + 1):  # the first one prepares the engines
         sums = {label: [0.0, 0.0] for label in translators}
-        texts_of: dict[str, list[tuple[int, ...]]] = {label: [] for label in translators}
+        best: dict[str, list[Hypothesis]] = {label: [] for label in translators}
         for first in range(0, len(texts), batch):
             for label, translator in translators.items():
                 part = rows[label][first : first + batch]
                 cpu, wall = time.process_time(), time.perf_counter()
-                answers = translator.engine.decode(part, range(len(part)), config)
+                answers = _decoded(translator, part, config)
                 sums[label][0] += time.process_time() - cpu
                 sums[label][1] += time.perf_counter() - wall
-                texts_of[label] += [tuple(answer[0].tokens) for answer in answers]
-        outputs = texts_of
+                best[label] += [answer[0] for answer in answers]
+        outputs = best
         for label, (cpu, wall) in sums.items():
             if turn:
                 spent[label].append((cpu, wall))
@@ -75,7 +84,7 @@ def speed(
     results = {}
     for label, seconds in spent.items():
         rival = spent[RIVALS[label]]
-        tokens = sum(len(row) + 1 for row in outputs[label])
+        tokens = sum(len(one.tokens) + one.finished for one in outputs[label])
         results[label] = {
             "milliseconds_a_sentence": [1e3 * min(column) / len(texts) for column in zip(*seconds, strict=True)],
             "tokens": tokens,
@@ -83,9 +92,42 @@ def speed(
                 statistics.median(theirs[clock] / own[clock] for theirs, own in zip(rival, seconds, strict=True))
                 for clock in (0, 1)
             ],
-            "equal_to_float32": sum(a == b for a, b in zip(outputs[label], reference, strict=True)) / len(texts),
+            "equal_to_float32": sum(a.tokens == b.tokens for a, b in zip(outputs[label], reference, strict=True))
+            / len(texts),
         }
+    if steps is None and "CTranslate2, float32" in outputs:
+        results["CTranslate2, float32"]["differences"] = differences(reference, outputs["CTranslate2, float32"])
     return results
+
+
+def _decoded(
+    translator: Translator, part: list[list[int]], config: GreedyConfig | BeamConfig
+) -> list[list[Hypothesis]]:
+    """The answers of an engine; CTranslate2 is asked itself for hypotheses of a length, which its adapter refuses."""
+    theirs = translator.engine._exported
+    if not isinstance(theirs, CTranslate2Engine) or not config.min_length:
+        return translator.engine.decode(part, range(len(part)), config)
+    answers = theirs._translator.translate_batch(
+        [[theirs._source[token] for token in source[:-1]] for source in part],
+        beam_size=beam_size(config),
+        min_decoding_length=config.min_length,
+        max_decoding_length=config.max_length,
+        return_scores=True,
+    )
+    return [[Hypothesis(tuple(theirs._ids[name] for name in one.hypotheses[0]), 0.0, 0.0, False)] for one in answers]
+
+
+def differences(ours: list[Hypothesis], theirs: list[Hypothesis]) -> dict[str, Any]:
+    """Sentences with other tokens, and by how much our scores are higher than theirs."""
+    gains = [a.score - b.score for a, b in zip(ours, theirs, strict=True) if a.tokens != b.tokens]
+    return {
+        "sentences": len(ours),
+        "differ": len(gains),
+        "ties": sum(abs(gain) < TIE for gain in gains),
+        "ours better": sum(gain >= TIE for gain in gains),
+        "theirs better": sum(gain <= -TIE for gain in gains),
+        "gains": sorted(gains),
+    }
 
 
 def quality(translators: dict[str, Translator], pairs: Sequence[tuple[str, str]]) -> dict[str, dict[str, Any]]:
@@ -149,6 +191,8 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=256, help="held-out verses; 24 of them at batch 1")
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 32, 128])
     parser.add_argument("--beams", type=int, nargs="*", default=[1, 4])
+    parser.add_argument("--steps", type=int, metavar="N", help="tokens of every hypothesis (until they end)")
+    parser.add_argument("--cells", action="store_true", help="only the speed")
     arguments = parser.parse_args()
     pairs = held_out(arguments.sentences)
     results: dict[str, Any] = {"speed": {}, "products": {}}
@@ -156,7 +200,7 @@ def main() -> None:
         torch.set_num_threads(threads)
         machine.tune()
         translators = {label: Translator.load("en-fr", **options) for label, options in ENGINES.items()}
-        if "quality" not in results:
+        if "quality" not in results and arguments.steps is None and not arguments.cells:
             results["quality"] = quality(translators, pairs)
             for rows in arguments.batches:
                 results["products"] |= products(rows)
@@ -166,7 +210,7 @@ def main() -> None:
                 name = (
                     f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {batch}, {threads} thread{'s' * (threads > 1)}"
                 )
-                results["speed"][name] = speed(translators, texts, batch, beam, arguments.rounds)
+                results["speed"][name] = speed(translators, texts, batch, beam, arguments.rounds, arguments.steps)
     result = {"machine": race.machine(max(arguments.threads)), "settings": race.settings(arguments), **results}
     print(_tables(results))
     print(f"\nkept in {race.save('shipped-decoding', result)}")
@@ -181,6 +225,12 @@ def _tables(results: dict[str, Any]) -> str:
         ratios = [f"{row[f'foveate, {kind}']['times_ctranslate2'][clock]:.2f}" for kind in ("float32", "int8")]
         lines.append([name, *times, *ratios])
     parts = [race.table(header, lines)]
+    lines = [[name, *_difference(row)] for name, row in results["speed"].items() if _difference(row)]
+    if lines:
+        header = ["float32", "sentences", "differ", "ties", "ours better", "theirs better", "differences of scores"]
+        parts.append(race.table(header, lines))
+    if "quality" not in results:
+        return "\n\n".join(parts)
     header = ["precision", "BLEU", "outputs of float32", "mean change of ln p", "largest"]
     lines = [
         [
@@ -197,6 +247,15 @@ def _tables(results: dict[str, Any]) -> str:
     lines = [[name, *(f"{row[way]:.1f}" for way in ways)] for name, row in results["products"].items()]
     parts.append(race.table(["rows x inputs x outputs (µs)", *ways], lines))
     return "\n\n".join(parts)
+
+
+def _difference(row: dict[str, Any]) -> list[str]:
+    found = row["CTranslate2, float32"].get("differences")
+    if found is None:
+        return []
+    names = ("sentences", "differ", "ties", "ours better", "theirs better")
+    span = f"{found['gains'][0]:.4f} to {found['gains'][-1]:.4f}" if found["gains"] else "–"
+    return [*(str(found[name]) for name in names), span]
 
 
 if __name__ == "__main__":
