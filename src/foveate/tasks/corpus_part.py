@@ -215,7 +215,7 @@ def _answer_part(side: Side, arguments: argparse.Namespace, parts: _Parts, job: 
     if done:
         say(f"{counted(len(done), 'piece')} of {CHUNK} lines of part {number} are there already.")
     answering, lines, pieces = None, 0, 0
-    for piece, texts in watched(enumerate(_pieces(arguments.input)), f"pieces of {CHUNK} lines"):
+    for piece, texts in watched(enumerate(_pieces(arguments.input)), f"× {CHUNK} lines"):
         first, lines, pieces = lines, lines + len(texts), piece + 1
         if piece % count != number - 1 or piece in done:
             continue
