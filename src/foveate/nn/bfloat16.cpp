@@ -141,9 +141,9 @@ static void pack_transposed(const float* from, int64_t rows, int64_t width, uint
 }
 
 // A line of memory of each row of a pair that is read some pairs later: rows that lie apart do not come by themselves.
-static inline void fetch(const uint16_t* at, int64_t width) {
-    __builtin_prefetch(at + AHEAD * width);
-    __builtin_prefetch(at + (AHEAD + 1) * width);
+static inline void fetch(const void* at, int64_t bytes_of_row) {
+    __builtin_prefetch((const char*)at + AHEAD * bytes_of_row);
+    __builtin_prefetch((const char*)at + (AHEAD + 1) * bytes_of_row);
 }
 
 // Panels of a matrix [rows, width], float32 or bfloat16, as it is: the summed axis is `rows`. A task is some panels side by
@@ -160,7 +160,8 @@ static void pack(const void* from, bool half, int64_t rows, int64_t width, uint3
                 __mmask16 even = 2 * k < rows ? there : 0, odd = 2 * k + 1 < rows ? there : 0;
                 const uint16_t* halves = (const uint16_t*)from + at;
                 const float* floats = (const float*)from + at;
-                if (half && column % 32 == 0) fetch(halves, width);
+                if (!half) fetch(floats, width * 4);
+                else if (column % 32 == 0) fetch(halves, width * 2);
                 __m256i a = half ? _mm256_maskz_loadu_epi16(even, halves) : rounded(_mm512_maskz_loadu_ps(even, floats));
                 __m256i b = half ? _mm256_maskz_loadu_epi16(odd, halves + width)
                                  : rounded(_mm512_maskz_loadu_ps(odd, floats + width));
@@ -314,7 +315,7 @@ static void turn(
             for (int64_t q = 0; q < STEP; q++) {
                 int64_t row = 2 * (pair + k + q);
                 const uint16_t* at = from + row * columns + start + column;
-                if (column % 32 == 0) fetch(at, columns);
+                if (column % 32 == 0) fetch(at, columns * 2);
                 __m256i a = _mm256_maskz_loadu_epi16(row < rows ? there : 0, at);
                 __m256i b = _mm256_maskz_loadu_epi16(row + 1 < rows ? there : 0, at + columns);
                 total = _mm512_add_ps(total, _mm512_add_ps(widened(a), widened(b)));
@@ -420,7 +421,7 @@ void outer(
             for (int64_t t = 0; t < length; t++)
                 for (int64_t n = 0; n < here; n += 16) {
                     const uint16_t* row = grad + 2 * (k + t) * columns + start + n;
-                    if (n % 32 == 0) fetch(row, columns);
+                    if (n % 32 == 0) fetch(row, columns * 2);
                     __mmask16 even = first(here - n), odd = 2 * (k + t) + 1 < rows ? even : 0;
                     __m256i a = _mm256_maskz_loadu_epi16(even, row), b = _mm256_maskz_loadu_epi16(odd, row + columns);
                     _mm512_storeu_si512(turned + t * COLUMNS + n, pairs(a, b));
