@@ -203,6 +203,12 @@ def test_long_prompts_are_read_in_parts_and_hold_up_nobody():
         assert {"first", "short"} <= {each.name for each in flight.tick()}
     assert {each.name for each in flight.tick()} == {"first", "short", "long", "longer"}
     assert model.most <= 2 * 2 * 10  # `start` reads by `extend` here
+    model.most = 0
+    many = [Prompt(tokens=[7] * 6, config=config, end=299)] * 8
+    flight.admit(range(8), many)
+    while flight.waiting:
+        flight.tick()
+    assert model.most == 2 * 10, "two prompts in each tick"
 
 
 def test_no_more_texts_are_in_flight_than_have_memory():

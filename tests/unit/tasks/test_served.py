@@ -88,6 +88,10 @@ def test_what_is_told_of_a_stream_is_the_answer_up_to_its_end(writer: ServedGene
         answer = served.stream("ab", {**settings, "stop": ends}, parts.append)
         assert answer.value == {"text": text.partition(ends[0])[0], "finished": True}
         assert "".join(parts) == answer.value["text"]
+    end = text[-1] + "\0"
+    parts = []
+    assert served.stream("ab", {**settings, "stop": end}, parts.append).value == {"text": text, "finished": False}
+    assert "".join(parts) == text, "the beginning of an end that does not come is told in the end"
 
 
 @pytest.mark.parametrize("settings", [{}, {"target": "Le chat dort."}, {"site": "encoder.0.attention.attention"}])
