@@ -1,4 +1,4 @@
-"""What the programs of this example know about the languages that English text is translated into."""
+"""Facts about the languages that English text is translated into, for the programs of this example."""
 
 import re
 from dataclasses import dataclass

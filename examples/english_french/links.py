@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--known", type=Path, metavar="FOLDER", help="copy the links of equal pairs of this folder")
     arguments = parser.parse_args(argv)
     folder = arguments.data
-    pairs = {part: [pair[1:] for pair in read_pairs(folder / f"{part}.tsv")] for part in PARTS}
+    pairs = {part: [(pair.source, pair.target) for pair in read_pairs(folder / f"{part}.tsv")] for part in PARTS}
     if arguments.known:
         links = known(arguments.known)
     else:
@@ -49,7 +49,11 @@ def known(folder: Path) -> dict[tuple[str, str], str]:
     links: dict[tuple[str, str], str] = {}
     for part in PARTS:
         lines = read_lines(folder / f"{part}.links")
-        links |= {pair[1:]: line for pair, line in zip(read_pairs(folder / f"{part}.tsv"), lines, strict=True) if line}
+        links |= {
+            (pair.source, pair.target): line
+            for pair, line in zip(read_pairs(folder / f"{part}.tsv"), lines, strict=True)
+            if line
+        }
     return links
 
 

@@ -49,7 +49,7 @@ RECORD = Path(__file__).with_name("packages.json")
 
 
 class Names:
-    """What the names of files say about their languages.
+    """Languages of files by their names.
 
     >>> names = Names(["fr", "zh"])
     >>> names.catalogue("usr/share/locale/zh_CN/LC_MESSAGES/cat.mo"), names.page("usr/share/help/fr/cat/i.html")
@@ -110,10 +110,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--languages", nargs="+", choices=LANGUAGES, default=["fr"], metavar="CODE", help=f"{', '.join(LANGUAGES)} (fr)"
     )
-    parser.add_argument("--names", action="store_true", help="only print the names of the packages")
+    parser.add_argument(
+        "--names",
+        type=Path,
+        nargs="?",
+        const=RECORD,
+        metavar="RECORD",
+        help="only print the names of a record's packages (packages.json beside this program)",
+    )
     arguments = parser.parse_args(argv)
     if arguments.names:
-        print(*json.loads(RECORD.read_text("utf-8")))
+        print(*json.loads(arguments.names.read_text("utf-8")))
         return 0
     languages = list(dict.fromkeys(arguments.languages))
     shelf = Shelf(Names(languages))

@@ -209,6 +209,31 @@ def test_chinese_text_is_held_out_by_its_characters(part: Callable[[str], Module
     assert lines(out / "train.tsv") == ["Open 12 files\t打开 12 个文件"]
 
 
+def test_languages_are_combined_without_the_held_out_english_of_another(
+    part: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(HERE.parent / "five_languages"))
+    texts = {
+        "fa/train.tsv": "A cat\tیک گربه\nOne two three four five six seven eight!\tیک\n",
+        "fa/valid.tsv": "A dog\tیک سگ\n",
+        "fa/test.program.tsv": "A horse\tیک اسب\n",
+        "zh/train.tsv": "a HORSE\t马\nA bird\t鸟\nA dog.\t狗\n",
+        "zh/valid.tsv": "So one two three four five six seven eight\t一\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    out = tmp_path / "many"
+    assert part("combine").main([str(tmp_path / "fa"), str(tmp_path / "zh"), "--out", str(out)]) == 0
+    sys.modules.pop("combine")
+    assert lines(out / "train.tsv") == [
+        *("en-fa\tA cat\tیک گربه", "fa-en\tیک گربه\tA cat"),
+        *("en-zh\tA bird\t鸟", "zh-en\t鸟\tA bird"),
+    ]
+    assert lines(out / "test.fa-en.program.tsv") == ["یک اسب\tA horse"]
+    assert len(lines(out / "valid.tsv")) == 4
+
+
 def test_a_page_instead_of_a_package_is_refused(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
     (tmp_path / "cat_1_all.deb").write_text("<html>404</html>")
     with pytest.raises(ValueError, match="Download it again"):

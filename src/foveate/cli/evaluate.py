@@ -13,6 +13,7 @@ from foveate.tasks.option import (
     count,
     decode_arguments,
     head_arguments,
+    language_argument,
     machine_arguments,
     metric_names,
     occlude_argument,
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from foveate.tasks.entry import Entry
 
 
-TRANSLATING = ("source", "target", "columns", "metrics", "precision", "beam", "set")
+TRANSLATING = ("source", "target", "columns", "metrics", "to", "precision", "beam", "set")
 SEARCHED = ("precision", "beam", "set")
 MODES = {
     "text": ("run", "text", "context", "report", "json", "precision"),
     "gold": (
         *("run", "source", "target", "columns", "gold", "per_head", "save", "json", "precision"),
+        "to",
         *("layer", "head", "when"),
         *("report", "metrics"),  # for which there is a sentence of its own
     ),
@@ -59,6 +61,7 @@ USES = {
     "metrics": "translations and transcripts",
     "save": "RUN and --source or --data",
     "report": "RUN and --source, --data or --text",
+    "to": "RUN and --source",
     "precision": "RUN and --source, --gold, --text or --data",
     "beam": "RUN and --source or --data",
     "set": "RUN and --source or --data",
@@ -126,6 +129,7 @@ examples:
         "standard errors over texts",
     )
     occlude_argument(parser, "--faithfulness")
+    language_argument(parser)
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)
@@ -223,7 +227,7 @@ def _print_faithfulness(arguments: argparse.Namespace, mode: str | None) -> None
 
     if mode not in ("source", "data", "text"):
         raise UsageError("--faithfulness needs RUN and a file of texts: --source, --data or --text FILE.")
-    used = ("run", "columns", "target", mode)
+    used = ("run", "columns", "target", "to", mode)
     require_used(arguments, {name: use for name, use in USES.items() if name != mode}, used, "with --faithfulness")
     measured = _task(arguments, mode).side.faithfulness(arguments)
     print(json.dumps(measured.plain(), ensure_ascii=False) if arguments.json else measured)
@@ -242,6 +246,8 @@ def _task(arguments: argparse.Namespace, mode: str | None) -> "Entry":
             f"{arguments.run} is a run of the task {task.name}, which is not scored with {option(name)}. "
             f"Use {option(task.first)}.{pairs_hint(task.name, name)}"
         )
+    uses = {"to": "a translator of several languages"}
+    require_used(arguments, uses, task.looks, f"for a run of {task.name}")
     prepare_machine(arguments, quiet=True)
     return task
 

@@ -11,6 +11,7 @@ from foveate.tasks.option import (
     count,
     decode_arguments,
     head_arguments,
+    language_argument,
     machine_arguments,
     occlude_argument,
     port,
@@ -114,6 +115,7 @@ for the words of a recording with their times .TextGrid .ctm .json .svg .pdf .pn
         "--no-browser", action="store_true", help="print the viewer's address without opening a browser"
     )
     parser.add_argument("--port", type=port, default=0, metavar="N", help="port of the viewer; by default a free one")
+    language_argument(parser)
     decode_arguments(parser)
     head_arguments(parser)
     machine_arguments(parser)
@@ -121,6 +123,8 @@ for the words of a recording with their times .TextGrid .ctm .json .svg .pdf .pn
 
 EXAMPLES = ("self-attention", "action-gets-results", "one-hot")
 """Those of `foveate.inspect.example`, which imports torch."""
+BY_TASK = {"hops": "a node of a graph", "to": "a translator of several languages"}
+"""Options for runs of some tasks."""
 FIGURES: tuple[Literal["png", "svg", "pdf"], ...] = ("png", "svg", "pdf")
 FILES = ("html", "trace", *FIGURES)
 
@@ -180,7 +184,7 @@ def _require_sense(arguments: argparse.Namespace, *, of_trace: bool, drawn: bool
         ("beside",): (bool(arguments.html) or (not drawn and not written), "the viewer and a page: --html"),
         ("no_browser", "port"): (not drawn and not written, "the viewer, which files and drawings leave closed"),
         ("beam", "set"): (not of_trace and arguments.target is None, "the model's own translation of a text"),
-        ("precision", "hops"): (not of_trace, "a run"),
+        ("precision", "hops", "to"): (not of_trace, "a run"),
     }
     for names, (counts, use) in conditions.items():
         require_used(arguments, dict.fromkeys(names, use), names if counts else (), "here")
@@ -217,7 +221,7 @@ def _of_run(arguments: argparse.Namespace) -> Any:
     from foveate.storage.shipped import run_folder
 
     task = task_of(read_run(run_folder(arguments.run)))  # nothing is asked about a run that is not there
-    require_used(arguments, {"hops": "a node of a graph"}, task.looks, f"for a run of {task.name}")
+    require_used(arguments, BY_TASK, task.looks, f"for a run of {task.name}")
     text = arguments.viewed if arguments.text is None else arguments.text
     if text is None:
         raise UsageError(

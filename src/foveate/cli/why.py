@@ -42,6 +42,7 @@ def explain(arguments: argparse.Namespace) -> None:
     if text is None or (arguments.text is not None and arguments.viewed is not None):
         raise UsageError(f'Give one text before --why: `foveate look {arguments.run} "…" --why`.')
     task = task_of(read_run(run_folder(arguments.run)))
+    require_used(arguments, {"to": "a translator of several languages"}, task.looks, f"for a run of {task.name}")
     prepare_machine(arguments, quiet=True)
     answer = task.side.answer(arguments, text)
     if any(getattr(arguments, name) is not None for name in ("site", "layer", "head")):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from foveate.data.block_encoding import EncodedBlock
 from foveate.data.pair_report import LeftOut, Report
 from foveate.data.text import Pair
-from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser
+from foveate.data.tokeniser import BOS, EOS, UNKNOWN, LanguageTokeniser, Tokeniser
 
 Linker = Callable[[Pair, Sequence[int], Sequence[int]], Iterable[tuple[int, int]]]
 """Maps a pair and the tokens of both sides to its links, which are pairs of source and target token numbers."""
@@ -34,7 +34,8 @@ class PairEncoder:
         stores: dict[str, tuple[str, int | None]] = {
             name: (side.digest(), side.vocab_size) for name, side in sides.items()
         }
-        return {**stores, "lines": ("", None), **({"links": ("", None)} if self.links else {})}
+        directed = {"directions": ("", None)} if isinstance(self.source, LanguageTokeniser) else {}
+        return {**stores, "lines": ("", None), **directed, **({"links": ("", None)} if self.links else {})}
 
     def __call__(self, pairs: Sequence[Pair]) -> EncodedBlock[Report]:
         tally = _Tally(self.max_length, self.source, self.target)
@@ -44,6 +45,8 @@ class PairEncoder:
                 rows["source"].append([*sides[0], EOS])
                 rows["target"].append([BOS, *sides[1], EOS])
                 rows["lines"].append([pair.line])
+                if isinstance(self.source, LanguageTokeniser):
+                    rows["directions"].append([self.source.number(pair.direction)])
                 if self.links:
                     rows["links"].append([token for link in self.links(pair, *sides) for token in link])
         return EncodedBlock.of(rows, tally.report())
@@ -61,7 +64,7 @@ class _Tally:
     def rows(self, pair: Pair) -> tuple[list[int], list[int]] | None:
         """The ids of both sides; None if the pair is left out."""
         self.total += 1
-        rows = self.source.encode(pair.source), self.target.encode(pair.target)
+        rows = self._source(pair), self.target.encode(pair.target)
         if not (rows[0] and rows[1] and pair.source.strip() and pair.target.strip()):
             self.empty = self.empty.add(pair.line)
             return None
@@ -74,6 +77,12 @@ class _Tally:
             self.tokens[side] += len(row)
             self.unknown[side] += row.count(UNKNOWN)
         return rows
+
+    def _source(self, pair: Pair) -> list[int]:
+        """The ids of a source, with the tag of the pair's direction where the model has several."""
+        if not isinstance(self.source, LanguageTokeniser):
+            return self.source.encode(pair.source)
+        return self.source.into(pair.direction.partition("-")[2]).encode(pair.source) if pair.source else []
 
     def report(self) -> Report:
         return Report(

@@ -33,6 +33,8 @@ class ParallelData:
     """Links between tokens, alternating source and target; None without links."""
     variants: FeatureStore | None = None
     """Other sources of the pairs, which training reads in turn with `source`; as many for each pair."""
+    directions: UInt32[np.ndarray, " rows"] | None = None
+    """The direction of each pair, by its number; None of one direction."""
 
     @classmethod
     def open(cls, folder: Path | str) -> "ParallelData":
@@ -55,12 +57,18 @@ class ParallelData:
                 f"{folder} is damaged: it has {len(source):,} sources and links of {len(links):,} pairs. Prepare the "
                 "data again."
             )
+        directions = TokenStore.open(folder / "directions") if (folder / "directions").exists() else None
+        if directions is not None and not len(source) == len(directions) == directions.num_tokens:
+            raise DataError(
+                f"{folder} is damaged: it has {len(source):,} sources and {len(directions):,} directions. Prepare the "
+                "data again."
+            )
         variants = FeatureStore.open(folder / "variants") if (folder / "variants").exists() else None
         if variants is not None and (not len(source) or len(variants) % len(source)):
             raise DataError(
                 f"{folder} is damaged: sources and their variants differ in number. Prepare the data again."
             )
-        return cls(source, target, lines.tokens, links, variants)
+        return cls(source, target, lines.tokens, links, variants, None if directions is None else directions.tokens)
 
     def __len__(self) -> int:
         return len(self.source)

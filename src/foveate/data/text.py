@@ -29,6 +29,8 @@ class Pair(NamedTuple):
     line: int
     source: str
     target: str
+    direction: str = ""
+    """The languages of both, such as `en-fa`, where the data say them."""
 
 
 def normalise(text: str, where: str = "") -> str:

@@ -162,6 +162,12 @@ def decode_arguments(
     )
 
 
+def language_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to", metavar="CODE", help="the language to write, for a translator of several languages, such as fa"
+    )
+
+
 def decode_config(base: Any, arguments: argparse.Namespace, kinds: Any = None) -> Any:
     """The model's way of decoding with the changes that the command line asks for; `kinds` are all ways, those of
     translation by default.

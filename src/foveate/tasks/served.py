@@ -72,7 +72,7 @@ class Served(ABC):
     """A model that answers texts. One thread calls it."""
 
     verb: ClassVar[Verb]
-    settings: ClassVar[tuple[str, ...]] = ()
+    settings: tuple[str, ...] = ()
     """The names of the settings that a request may have."""
     usual_length: ClassVar[int] = 0
     """Tokens that are written unless a request's `max_tokens` says how many; 0 where a text says how long its answer
@@ -80,7 +80,7 @@ class Served(ABC):
     """
     most_length: ClassVar[int] = 0
     """The most tokens that a request may ask for."""
-    sample: ClassVar[tuple[str, Mapping[str, Any]]] = ("This sentence is read when the service starts.", {})
+    sample: tuple[str, Mapping[str, Any]] = ("This sentence is read when the service starts.", {})
     """A text and settings by which a model shows that it answers, and how fast."""
 
     def __init__(self, reader: Any) -> None:

@@ -243,7 +243,7 @@ class Side(ABC):
         one word for a language model, is left out with a note. Raises UsageError for things without words, and where
         all texts are left out.
         """
-        model = self.load(arguments.run)
+        model = self.asked(self.load(arguments.run), arguments)
         self.require_words(model, "--faithfulness")
         texts = [text for text in self.texts(model, arguments) if text.strip()]
         reasons: list[UsageError] = []
@@ -263,6 +263,10 @@ class Side(ABC):
         if reasons:
             say(f"Left out {counted(len(reasons), 'text')} of {len(texts)}. The first: {reasons[0]}")
         return measured
+
+    def asked(self, model: Any, arguments: argparse.Namespace) -> Any:
+        """A model with what options of its task choose, such as the language that a translator writes."""
+        return model
 
     def require_words(self, model: Any, option: str) -> None:
         """Raises UsageError for a model that does not read words, which could be switched off."""

@@ -45,6 +45,17 @@ def test_the_only_translator_answers_all_pairs_if_its_languages_are_unknown() ->
         chosen([FRENCH], "en", "de")
 
 
+def test_a_run_of_several_directions_answers_each_of_them() -> None:
+    many = Card(
+        "mine", "translate", "mine", "", 1, None, 0, (), 1.0, directions=(("en", "fa"), ("fa", "en"), ("de", "en"))
+    )
+    for source, target in (("en", "fa"), ("de", "en"), ("auto", "Persian"), ("German", "en")):
+        assert chosen([FRENCH, many], source, target) is many
+    assert chosen([FRENCH, many], "auto", "fr") is FRENCH
+    with pytest.raises(RefusedError, match=r"from de into fa\. This service has en-fr, en-fa, fa-en, de-en\.$"):
+        chosen([FRENCH, many], "de", "fa")
+
+
 def test_json_may_be_called_a_form_and_parts_are_refused_in_words() -> None:
     async def endpoint(request: Request) -> Response:
         try:

@@ -23,7 +23,7 @@ def synthetic(
 
     The right alignment of "copy" is the diagonal, of "reverse" the anti-diagonal.
 
-    >>> [pair[1:] for pair in synthetic("reverse", 3, longest=4)]
+    >>> [(pair.source, pair.target) for pair in synthetic("reverse", 3, longest=4)]
     [('mgei', 'iegm'), ('onpf', 'fpno'), ('ie', 'ei')]
     """
     generator = random.Random(seed)

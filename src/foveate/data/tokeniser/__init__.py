@@ -4,13 +4,14 @@ import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from foveate.config import build
 from foveate.data.tokeniser.bert_tokeniser import BERTTokeniser
 from foveate.data.tokeniser.byte import ByteConfig, ByteTokeniser
 from foveate.data.tokeniser.character import CharacterConfig, CharacterTokeniser
 from foveate.data.tokeniser.hugging_face_tokeniser import HuggingFaceTokeniser
+from foveate.data.tokeniser.language_tokeniser import LanguageTokeniser
 from foveate.data.tokeniser.marian_tokeniser import MarianTokeniser
 from foveate.data.tokeniser.subword import SentencePieceConfig, SentencePieceTokeniser
 from foveate.data.tokeniser.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser, read_content
@@ -29,13 +30,17 @@ def load_tokeniser(path: Path | str) -> Tokeniser:
     kind, content = read_content(Path(path))
     if kind not in _CONTENTS:
         raise DataError(f"{path} holds a tokeniser of the kind {kind!r}, which this version of foveate does not know.")
-    schema, make = _CONTENTS[kind]
     try:
-        return make(build(schema, content))
+        return _made(kind, content)
     except SetupError:
         raise
     except Exception as error:  # tokenizers raises Exception itself, sentencepiece RuntimeError, base64 ValueError
         raise DataError(f"{path} holds no {kind} tokeniser: {error} Restore it from a copy of the run.") from None
+
+
+def _made(kind: str, content: dict[str, Any]) -> Tokeniser:
+    schema, make = _CONTENTS[kind]
+    return make(build(schema, content))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +83,24 @@ class _Foreign:
         return {"inner": self.inner, "names": self.names}
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Tagged:
+    inner: dict[str, Any]
+    directions: tuple[str, ...]
+    side: Literal["source", "target"]
+
+    @property
+    def tokeniser(self) -> LanguageTokeniser:
+        inner = _made(self.inner["kind"], self.inner["content"])
+        return LanguageTokeniser(inner, self.directions, side=self.side)
+
+
 _CONTENTS: dict[str, tuple[type, Callable[[Any], Tokeniser]]] = {
     ByteTokeniser.kind: (_Nothing, lambda _: ByteTokeniser()),
     CharacterTokeniser.kind: (_Symbols, lambda record: CharacterTokeniser(record.symbols)),
     WordTokeniser.kind: (_Words, lambda record: WordTokeniser(record.symbols, lowercase=record.lowercase)),
     SentencePieceTokeniser.kind: (_Pieces, lambda record: SentencePieceTokeniser(record.decoded)),
+    LanguageTokeniser.kind: (_Tagged, lambda record: record.tokeniser),
     MarianTokeniser.kind: (_Numbered, lambda record: MarianTokeniser(record.decoded, record.symbols)),
     HuggingFaceTokeniser.kind: (_Foreign, lambda record: HuggingFaceTokeniser.of(record.content)),
     BERTTokeniser.kind: (_Foreign, lambda record: BERTTokeniser.of(record.content)),
@@ -101,6 +119,7 @@ __all__ = [
     "CharacterConfig",
     "CharacterTokeniser",
     "HuggingFaceTokeniser",
+    "LanguageTokeniser",
     "MarianTokeniser",
     "SentencePieceConfig",
     "SentencePieceTokeniser",

@@ -115,7 +115,8 @@ def _own(desk: Desk, keys: Keyring) -> Iterable[Route]:
                 "version": __version__,
                 "keyRequired": keys.needed,
                 "runs": [
-                    {"name": card.name, "task": card.verb, "languages": card.languages} for card in desk.pool.cards
+                    {"name": card.name, "task": card.verb, "languages": card.languages, "directions": card.directions}
+                    for card in desk.pool.cards
                 ],
             }
         )

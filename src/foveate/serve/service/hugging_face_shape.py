@@ -42,6 +42,10 @@ class Translation(Parameters, kw_only=True):
     truncation: Literal["do_not_truncate"] | None = None
 
     def settings(self, card: Card, texts: list[str]) -> dict[str, Any]:
+        if card.directions:
+            if self.tgt_lang is None:
+                raise invalid(f"The run {card.name} writes several languages: name one as tgt_lang.")
+            return {"to": code_of(self.tgt_lang)}
         pair = card.languages or ()
         for code, known in zip((self.src_lang, self.tgt_lang), pair, strict=False):
             if code is not None and code_of(code) != known:

@@ -45,13 +45,15 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         translators = [card for card in desk.pool.cards if card.verb == "translate"] or [desk.card("translate")]
         card = chosen(translators, query.source, query.target)
         texts = [query.q] if isinstance(query.q, str) else query.q
-        reply = await desk.ask(request, card, texts, settings_of(alternatives=query.alternatives or None))
+        language = code_of(query.target) if card.directions else None
+        reply = await desk.ask(request, card, texts, settings_of(alternatives=query.alternatives or None, to=language))
         result: dict[str, object] = {"translatedText": _each(query.q, [value["text"] for value in reply.values])}
         if not all(value["finished"] for value in reply.values):  # not of that interface: nothing is cut silently
             result["finished"] = _each(query.q, [value["finished"] for value in reply.values])
         if query.source == AUTO:
-            # There is one language that the run reads: nothing is detected.
-            result["detectedLanguage"] = _each(query.q, [_detected(card) for _ in texts])
+            # Nothing is detected: this is the language that the run reads for this target, or the first of several.
+            read = next((source for source, target in card.pairs if target == code_of(query.target)), None)
+            result["detectedLanguage"] = _each(query.q, [_detected(card, read) for _ in texts])
         if query.alternatives:
             result["alternatives"] = _each(query.q, [value["alternatives"] for value in reply.values])
         return answer(result)
@@ -65,14 +67,14 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
     async def languages(request: Request) -> Response:
         targets: dict[str, list[str]] = {}
         for card in desk.pool.cards:
-            if card.verb == "translate":
-                source, target = _pair(card)
-                targets.setdefault(source, []).append(target)
+            for source, target in _pairs(card) if card.verb == "translate" else ():
+                if target not in targets.setdefault(source, []):
+                    targets[source].append(target)
         codes = dict.fromkeys([*targets, *(code for each in targets.values() for code in each)])
         return answer([{"code": code, "name": name_of(code), "targets": targets.get(code, [])} for code in codes])
 
     async def settings(request: Request) -> Response:
-        pairs = [_pair(card) for card in desk.pool.cards if card.verb == "translate"]
+        pairs = [pair for card in desk.pool.cards if card.verb == "translate" for pair in _pairs(card)]
         source, target = pairs[0] if pairs else (ANY, ANY)
         return answer(
             {
@@ -105,25 +107,25 @@ def chosen(translators: Sequence[Card], source: str, target: str) -> Card:
     """
     pair = code_of(source), code_of(target)
     for card in translators:
-        if card.languages and pair in (card.languages, (AUTO, card.languages[1])):
+        if pair in card.pairs or (pair[0] == AUTO and pair[1] in [written for _, written in card.pairs]):
             return card
-    others = [card for card in translators if card.languages is None]
+    others = [card for card in translators if not card.pairs]
     for card in others:
         if target == card.name or len(translators) == 1:
             return card
-    known = ", ".join("-".join(card.languages) for card in translators if card.languages)
+    known = ", ".join(dict.fromkeys("-".join(pair) for card in translators for pair in card.pairs))
     reason = f"No run translates from {pair[0]} into {pair[1]}." + (f" This service has {known}." if known else "")
     if others:
         reason += f" The target of a run without languages is its name: {', '.join(card.name for card in others)}."
     raise invalid(reason)
 
 
-def _pair(card: Card) -> tuple[str, str]:
-    return card.languages or (ANY, card.name)
+def _pairs(card: Card) -> tuple[tuple[str, str], ...]:
+    return card.pairs or ((ANY, card.name),)
 
 
-def _detected(card: Card) -> dict[str, object]:
-    return {"confidence": 0.0, "language": _pair(card)[0]}
+def _detected(card: Card, language: str | None = None) -> dict[str, object]:
+    return {"confidence": 0.0, "language": language or _pairs(card)[0][0]}
 
 
 def _each(query: str | list[str], values: list[object]) -> object:

@@ -47,6 +47,13 @@ class Card(msgspec.Struct, frozen=True):
     """The tokens of a continuation unless a request says how many, and the most."""
     pace: float = 0.0
     """The tokens of one continuation in a second, without company; 0 for a model that does not continue texts."""
+    directions: tuple[tuple[str, str], ...] = ()
+    """The languages that a translator of several directions translates between; a request says which with `to`."""
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The languages that the run is known to translate between."""
+        return self.directions or ((self.languages,) if self.languages else ())
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):

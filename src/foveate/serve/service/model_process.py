@@ -143,18 +143,20 @@ class ModelProcess:
         if flight is not None:
             self.flights[name] = flight
         weights = folder / "model.safetensors"
+        several = getattr(model, "directions", ())
         return Card(
             name=name,
             verb=model.verb,
             folder=folder.name,
             digest=file_digest(weights) if weights.exists() else "",
             parameters=sum(weight.numel() for weight in model.reader.model.parameters()),
-            languages=pair_of(name) if model.verb == "translate" else None,
+            languages=None if several or model.verb != "translate" else pair_of(name),
             created=int((weights if weights.exists() else folder).stat().st_mtime),
             settings=model.settings,
             speed=speed,
             lengths=lengths,
             pace=pace,
+            directions=tuple((source, target) for source, _, target in (each.partition("-") for each in several)),
         )
 
     def _read(self) -> None:

@@ -30,6 +30,7 @@ class Explain(msgspec.Struct, forbid_unknown_fields=True):
 
     source: str
     target: str | None = None
+    to: str | None = None
     run: str | None = None
     site: str | int | None = None
     head: int | None = None
@@ -65,6 +66,7 @@ async def explained(desk: Desk, request: Request, query: Explain) -> dict[str, A
     card = desk.card(None if query.run else "translate" if _translates(desk) else None, query.run)
     settings = settings_of(
         target=query.target,
+        to=query.to,
         site=query.site,
         head=query.head,
         words=query.words,

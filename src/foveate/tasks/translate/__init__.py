@@ -6,7 +6,7 @@ from foveate.tasks.entry import Entry, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    from foveate.tasks.option import corpus_arguments, count, decode_arguments, head_arguments
+    from foveate.tasks.option import corpus_arguments, count, decode_arguments, head_arguments, language_argument
 
     parser.add_argument("--align", action="store_true", help="draw the attention from target to source words")
     parser.add_argument("--n-best", type=count, metavar="N", help="print the N best hypotheses with their scores")
@@ -22,6 +22,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="translate each sentence of a line by itself; the default for models trained on single sentences, except "
         "with --n-best",
     )
+    language_argument(parser)
     decode_arguments(parser)
     head_arguments(parser)
     corpus_arguments(parser)
@@ -50,6 +51,7 @@ TASK = Entry(
         "target": "target side of the test pairs",
     },
     quick=quick,
+    looks=("to",),
     lengths={"source_length": "tokens of a source (default 30)", "target_length": "tokens of a target (default 30)"},
     verb=Verb(
         name="translate",

@@ -4,12 +4,14 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foveate.config import build
 from foveate.data.tokeniser import EOS, Tokeniser
+from foveate.data.tokeniser.language_tokeniser import translating
 from foveate.errors import FoveateError
 from foveate.light.light_search import CLOSE, search
 from foveate.light.light_transformer import LightTransformer
@@ -81,6 +83,12 @@ class LightTranslator:
         config = run.config.get("model")
         model = LightTransformer(config if isinstance(config, dict) else {}, _weights(folder), *sizes)
         return cls(model, source, target, use.decode, head=use.guide.place, close=close)
+
+    def into(self, language: str) -> "LightTranslator":
+        """As `Translator.into`."""
+        own = copy(self)
+        own.source_tokeniser = translating(self.source_tokeniser, language)
+        return own
 
     def translate(self, texts: str | Sequence[str], *, config: DecodeConfig | None = None, first: int = 0) -> Any:
         """As `Translator.translate`: of a text its translation, of several a list. `first` matters to sampling alone,

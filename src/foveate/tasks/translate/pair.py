@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from foveate.config import require_counts, setting
-from foveate.data.text import Pair, read_lines, read_pairs, require_lasting
+from foveate.data.text import Pair, free_columns, read_cells, read_lines, read_pairs, require_lasting
 from foveate.data.tokeniser import Tokeniser
+from foveate.data.tokeniser.language_tokeniser import require_direction
 from foveate.errors import DataError
 from foveate.inspect.link import piece_links, require_words, text_spans
 from foveate.metrics import parse_pharaoh
@@ -33,6 +34,13 @@ class DataConfig:
     links: str | None = setting(None, "file of word links like 0-0 1-2, line by line of source: attention is guided")
     valid_links: str | None = setting(None, "links of the validation pairs")
     links_column: int | None = setting(None, "column of the links, where they are in the tab-separated file of source")
+    direction_column: int | None = setting(
+        None,
+        "column of a tab-separated file with the direction of each pair, such as en-fa: a model of several languages",
+    )
+    temperature: float = setting(
+        1.0, "directions have shares of the batches in proportion to their size^(1/temperature); 1: as in the data"
+    )
     held_out: int = setting(1000, "lines held out for validation when no file is given; at most a tenth of all")
     max_length: int = setting(250, "longest side in tokens; longer pairs are left out and reported")
     max_tokens: int = setting(4096, "tokens per batch, both sides, padding counted")
@@ -50,10 +58,32 @@ class DataConfig:
             raise ValueError("valid_links is given without valid_source, whose lines are its partners")
         if self.links_column is not None and (self.links is not None or self.target is not None):
             raise ValueError("links_column is a column of one file with everything: give no links and no target then")
+        if self.temperature < 1:
+            raise ValueError(f"temperature must be at least 1, got {self.temperature}")
+        if self.direction_column is None:
+            if self.temperature != 1:
+                raise ValueError("temperature balances directions, which only direction_column names")
+        elif self.target is not None or self.valid_target is not None:
+            raise ValueError("direction_column is a column of one file with everything: give no target file then")
+        elif self.links is not None or self.links_column is not None or self.shard is not None:
+            raise ValueError("links and shards are for pairs of one direction: give no links and no shard then")
 
     def read(self, source: str, target: str | None) -> Iterator[Pair]:
-        """The pairs of a file, or of two. Raises as `read_pairs` does."""
+        """The pairs of a file, or of two. Raises as `read_pairs` does, and DataError for a malformed direction."""
+        if self.direction_column is not None:
+            return self._directed(source)
         return read_pairs(source, target, columns=self.columns, beside=self.links_column)
+
+    def _directed(self, path: str) -> Iterator[Pair]:
+        """The pairs of a file with their directions."""
+        assert self.direction_column is not None
+        columns = self.columns or free_columns(self.direction_column)
+        otherwise = "one of them is the direction (data.direction_column)"
+        for line, cells in read_cells(path, (*columns, self.direction_column), otherwise=otherwise):
+            source, target, direction = cells
+            if source or target or direction:  # an empty line has no direction, and is left out and reported
+                require_direction(direction, f"{path}:{line}")
+            yield Pair(line, source, target, direction)
 
 
 class Links:
@@ -116,8 +146,12 @@ class Pairs:
         data = self.data
         files = (data.source, data.target, data.valid_source, data.valid_target, data.links, data.valid_links)
         stats = [stamps(file) for file in files]
-        choice = [part, data.columns, data.links_column, sorted(self.drawn)]
+        choice = [part, data.columns, data.links_column, data.direction_column, sorted(self.drawn)]
         return json.dumps([stats, choice])
+
+    def directions(self, part: str) -> list[str]:
+        """The directions of the pairs; none where the data do not name any."""
+        return sorted({pair.direction for pair in self(part)} - {""}) if self.data.direction_column is not None else []
 
     def texts(self, *sides: str) -> Iterator[str]:
         """The training text of one side or of both, for a tokeniser."""
@@ -147,6 +181,11 @@ class Pairs:
 
         Raises DataError for links, which belong to the lines of their files, and for a tab inside a text.
         """
+        if self.data.direction_column is not None:
+            raise DataError(
+                "Pairs of several directions are not held out for a comparison. Give validation files with "
+                "--valid-source (data.valid_source)."
+            )
         if self.data.links is not None or self.data.links_column is not None:
             raise DataError(
                 "Links belong to the lines of their files, and no line is held out from those for a comparison. "

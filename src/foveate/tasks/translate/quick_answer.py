@@ -44,6 +44,8 @@ def answer(arguments: argparse.Namespace) -> bool:
         translator = LightTranslator.load(arguments.run, note=notes.append, close=0.0 if alone else CLOSE)
     except NotSupportedError:
         return False
+    if arguments.to is not None:
+        translator = translator.into(arguments.to)
     texts = arguments.inputs
     if not texts:
         lines = read_lines("-")

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from foveate.data.tokeniser import Tokeniser
+from foveate.data.tokeniser import LanguageTokeniser, Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, GreedyConfig
 from foveate.errors import UsageError
 from foveate.inspect import Trace
@@ -29,24 +30,53 @@ class ServedTranslator(Served):
     """
 
     verb = "translate"
-    settings = ("beam", "alternatives")
+    settings: tuple[str, ...] = ("beam", "alternatives")
     reader: Translator
 
     def __init__(self, reader: Translator, folder: Path) -> None:
+        self.directions: tuple[str, ...] = ()
+        self._readers: dict[str, ParagraphTranslator] = {}
+        tokeniser = reader.source_tokeniser
+        if isinstance(tokeniser, LanguageTokeniser):
+            self.directions, self.settings = tokeniser.directions, (*self.settings, "to")
+            self.sample = (self.sample[0], {"to": tokeniser.targets[0]})
+            for language in tokeniser.targets:
+                self._readers[language] = ParagraphTranslator(reader.into(language), folder, note=lambda sentence: None)
+            reader = reader.into(tokeniser.targets[0])  # to count tokens, of which every language has the same
         super().__init__(reader)
         self.paragraphs = ParagraphTranslator(reader, folder, note=lambda sentence: None)
 
     def answer(self, texts: Sequence[str], settings: Mapping[str, Any]) -> list[Answered]:
         """`{"text": …, "finished": …, "alternatives": […]}`: these are further hypotheses of a text of one sentence."""
         require_settings(settings, self.settings)
+        paragraphs = self._paragraphs(settings)
         more = 0 if settings.get("alternatives") in (None, 0) else whole(settings, "alternatives", 0, WIDEST - 1)
         config = _wide(self.reader.config, settings, more)
         lines = [text.split("\n") for text in texts]
         spoken = [line for text in lines for line in text if is_spoken(line)]
-        done = iter(self.paragraphs.translate(spoken, config=config))
+        done = iter(paragraphs.translate(spoken, config=config))
         return [self.joined([(line, next(done) if is_spoken(line) else None) for line in text], more) for text in lines]
 
+    def _paragraphs(self, settings: Mapping[str, Any]) -> ParagraphTranslator:
+        """The translator into the language of a request. Raises UsageError for one that is missing or unknown."""
+        if not self._readers:
+            return self.paragraphs
+        language = settings.get("to")
+        if language not in self._readers:
+            raise UsageError(f"to is the language to write, one of {', '.join(self._readers)}, got {language!r}.")
+        return self._readers[language]
+
+    def explain(self, text: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        if not self._readers:
+            return super().explain(text, settings)
+        own = copy(self)
+        own.reader = cast(Translator, self._paragraphs(settings).translator)
+        own._readers = {}
+        return own.explain(text, {name: value for name, value in settings.items() if name != "to"})
+
     def flight(self) -> "ServedFlight | None":
+        if self._readers:
+            return None  # a flight has no settings, and the language is one
         if not isinstance(self.reader.config, BeamConfig) or self.reader.config.beam == 1:
             return None  # greedily, batches are faster: see `benchmarks/flight.py`
         try:

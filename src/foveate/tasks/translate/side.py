@@ -10,7 +10,7 @@ from typing import Any
 
 from foveate.data.parallel import ParallelData, prepare
 from foveate.data.text import Pair, read_lines, read_pairs
-from foveate.data.tokeniser import BOS, EOS
+from foveate.data.tokeniser import BOS, EOS, LanguageTokeniser
 from foveate.errors import DataError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.attribution import Answer
@@ -134,10 +134,15 @@ class TranslateSide(Side):
     def answering(self, arguments: argparse.Namespace) -> TranslationAnswering:
         require_consistent(arguments)
         translator = Translator.load(arguments.run, precision=arguments.precision, engine=arguments.engine, note=say)
+        translator = self.asked(translator, arguments)
         return TranslationAnswering(translator, arguments)
 
+    def asked(self, model: Translator, arguments: argparse.Namespace) -> Translator:
+        """The translator with the language that the command names."""
+        return model if arguments.to is None else model.into(arguments.to)
+
     def sight(self, arguments: argparse.Namespace, text: str) -> TranslationSight:
-        translator = self.load(arguments.run, precision=arguments.precision)
+        translator = self.asked(self.load(arguments.run, precision=arguments.precision), arguments)
         Strangers(translator.source_tokeniser, say).note([text])
         if arguments.target is not None:
             return TranslationSight(translator, translator.forced(text, arguments.target), forced=True)
@@ -174,7 +179,7 @@ class TranslateSide(Side):
         pairs = list(pairs_of(arguments))
         if not pairs:
             raise DataError(f"{arguments.source} has no lines. Give a file with pairs to score the model on.")
-        translator = self.load(arguments.run, precision=arguments.precision)
+        translator = self.asked(self.load(arguments.run, precision=arguments.precision), arguments)
         config = decode_config(translator.config, arguments)
         names = metric_names(arguments) or suitable_metrics(translator.target_tokeniser)
         require_metrics(names)
@@ -204,13 +209,19 @@ class TranslateSide(Side):
         training, validation = (ParallelData.open(folder / "data" / part) for part in ("train", "valid"))
         if test is None:
             rows = range(min(SAMPLES, len(validation)))
-            translations = model.translate(
-                [model.source_tokeniser.decode(validation.source[row].tolist()) for row in rows]
-            )
+            readers = [_reader(model, validation, row) for row in rows]
+            translations = [
+                reader.translate(model.source_tokeniser.decode(validation.source[row].tolist()))
+                for row, reader in zip(rows, readers, strict=True)
+            ]
             references = [model.target_tokeniser.decode(validation.target[row].tolist()) for row in rows]
         else:
             translations, references = list(test.translations[:SAMPLES]), list(test.references[:SAMPLES])
-        alignments = model.align(translations) if model.attends else [None] * len(translations)
+            readers = [model] * len(translations)
+        alignments = [
+            reader.align(translation) if model.attends else None
+            for reader, translation in zip(readers, translations, strict=True)
+        ]
         files = " and ".join(Path(file).name for file in (data.source, data.target) if file)
         held_out = "held out by line: near-duplicates may be on both sides"
         own = "from a file of their own" if data.valid_source else held_out
@@ -236,12 +247,12 @@ class TranslateSide(Side):
             commands=[
                 self.command(model, folder),
                 f"foveate evaluate {written(folder)} --source FILE --target FILE",
-                f'foveate look {written(folder)} "…" --out alignment.svg',
+                f'foveate look {written(folder)} "…"{_example_option(model)} --out alignment.svg',
             ],
         )
 
     def trial(self, model: Translator) -> str:
-        return '"…" --align'
+        return f'"…"{_example_option(model)} --align'
 
     def export(self, run: Path | str, note: Note) -> Exported:
         """An encoder and a decoder; tensors that pass from one graph to the other have one name."""
@@ -334,6 +345,20 @@ class TranslateSide(Side):
         return in_percent(figures)
 
 
+def _reader(model: Translator, data: ParallelData, row: int) -> Translator:
+    """The translator in the direction of a stored pair."""
+    tokeniser = model.source_tokeniser
+    if data.directions is None or not isinstance(tokeniser, LanguageTokeniser):
+        return model
+    return model.into(tokeniser.directions[int(data.directions[row])].partition("-")[2])
+
+
+def _example_option(model: Translator) -> str:
+    """The option of commands for a model of several languages, with one of them; empty for others."""
+    tokeniser = model.source_tokeniser
+    return f" --to {tokeniser.targets[0]}" if isinstance(tokeniser, LanguageTokeniser) else ""
+
+
 def _pairs(config: TranslateConfig, request: Asked) -> list[Pair]:
     data = config.data
     if request.test:
@@ -349,7 +374,7 @@ def _evaluate_attention(arguments: argparse.Namespace) -> None:
     if len(pairs) != len(gold):
         lines, there = counted(len(gold), "line"), counted(len(pairs), "pair")
         raise DataError(f"{arguments.gold} has {lines}, but {arguments.source} has {there} to align.")
-    translator = Translator.load(arguments.run, precision=arguments.precision, note=say)
+    translator = SIDE.asked(Translator.load(arguments.run, precision=arguments.precision, note=say), arguments)
     chosen = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
     if arguments.save:
         links = [alignment.pharaoh() for (alignment,) in word_alignments(translator, pairs, [chosen])]

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from foveate.attention import record
 from foveate.config import setting
+from foveate.data.balanced_plan import BalancedPlan
 from foveate.data.batch import PairBatch
 from foveate.data.batching import BatchPlan
 from foveate.data.pair_report import Report
 from foveate.data.parallel import ParallelData, prepare
 from foveate.data.shard_plan import ShardPlan, plan_of
-from foveate.data.tokeniser import CharacterConfig, Tokeniser, TokeniserConfig
+from foveate.data.tokeniser import CharacterConfig, LanguageTokeniser, Tokeniser, TokeniserConfig
 from foveate.decode import BeamConfig, DecodeConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
@@ -40,6 +41,7 @@ from foveate.tasks.translate.head import guidance, guided_weights, linked_tokens
 from foveate.tasks.translate.pair import DataConfig, Pairs
 from foveate.tasks.translate.run_tokeniser import TOKENISERS, load_tokenisers
 
+Plan = BatchPlan | ShardPlan | BalancedPlan
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
 """The figures of `validate`, by which the best checkpoint can be chosen; alignment needs data with links."""
 UNLINKED = (
@@ -96,7 +98,7 @@ class TranslateTask(SharedValidation):
         self.config = config
         self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
         self.training, self.validation = training, validation
-        self.plan = _plan(training, config)
+        self.plan = _plan(training, config, config.data.temperature)
         self.model: Seq2Seq = build_model(config, source_tokeniser.vocab_size, target_tokeniser.vocab_size)
         if training.links is not None:
             require_guidable(self.model)
@@ -111,6 +113,7 @@ class TranslateTask(SharedValidation):
         forerunner = None if config.initialise_from is None else Forerunner.load(config.initialise_from)
         config = config if forerunner is None else forerunner.into(config)
         source, target = _tokenisers(config, pairs) if forerunner is None else (forerunner.source, forerunner.target)
+        _require_directions(source, pairs)
         with disk_errors(run):
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
@@ -224,8 +227,34 @@ class TranslateTask(SharedValidation):
 def _tokenisers(config: TranslateConfig, pairs: Pairs) -> tuple[Tokeniser, Tokeniser]:
     """Both sides' tokenisers, trained on the training pairs."""
     joint = config.joint_vocabulary
-    source = config.source_tokeniser.train(pairs.texts("source", *(["target"] if joint else [])))
-    return source, source if joint else config.target_tokeniser.train(pairs.texts("target"))
+    source: Tokeniser = config.source_tokeniser.train(pairs.texts("source", *(["target"] if joint else [])))
+    target: Tokeniser = source if joint else config.target_tokeniser.train(pairs.texts("target"))
+    directions = pairs.directions("train")
+    if config.data.direction_column is None:
+        return source, target
+    if not directions:
+        raise DataError(f"{config.data.source} has no pairs with a direction in its data.direction_column.")
+    inner, source = source, LanguageTokeniser(source, directions)
+    return source, LanguageTokeniser(inner, directions, side="target") if joint else target
+
+
+def _require_directions(tokeniser: Tokeniser, pairs: Pairs) -> None:
+    """Raises DataError unless a model with this source tokeniser translates in all directions of the data."""
+    known = set(tokeniser.directions) if isinstance(tokeniser, LanguageTokeniser) else set[str]()
+    data = pairs.data
+    if known and data.direction_column is None:
+        raise DataError(
+            f"The model translates {', '.join(sorted(known))}, and the pairs of {data.source} do not say their "
+            "directions. Name the column that does with --set data.direction_column=N."
+        )
+    for part, file in (("train", data.source), ("valid", data.valid_source)):
+        strange = [] if file is None else sorted(set(pairs.directions(part)) - known)
+        if strange:
+            those = f"only {', '.join(sorted(known))}" if known else "no directions"
+            raise DataError(
+                f"{file} has pairs of {', '.join(strange)}, but the model has {those}. Leave these pairs out, or train "
+                "a model that reads them."
+            )
 
 
 def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -> Seq2Seq:
@@ -236,7 +265,7 @@ def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -
     return seeded(lambda: config.model.build(source_vocab, target_vocab), config.seed)
 
 
-def _plan(data: ParallelData, config: TranslateConfig) -> BatchPlan | ShardPlan:
+def _plan(data: ParallelData, config: TranslateConfig, temperature: float = 1.0) -> Plan:
     return plan_of(
         data.source,
         data.target,
@@ -244,6 +273,8 @@ def _plan(data: ParallelData, config: TranslateConfig) -> BatchPlan | ShardPlan:
         seed=config.seed,
         lines=data.lines,
         shard=config.data.shard,
+        directions=data.directions,
+        temperature=temperature,
     )
 
 

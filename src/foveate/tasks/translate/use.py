@@ -15,6 +15,7 @@ from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.text import normalise, require_texts
 from foveate.data.tokeniser import BOS, EOS, PAD, MarianTokeniser, Tokeniser
+from foveate.data.tokeniser.language_tokeniser import translating
 from foveate.data.tokeniser.marian_tokeniser import order_of, vocabulary
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
 from foveate.errors import DataError, UsageError
@@ -153,6 +154,16 @@ class Translator(Looking):
         """The translator with our own engine, which sees every change of the model; exported weights are a copy."""
         own = copy(self)
         own.engine = Engine(self.model, "own")
+        return own
+
+    def into(self, language: str) -> "Translator":
+        """The translator with the language that a model of several languages writes next, by its code. Weights are
+        shared.
+
+        Raises UsageError for a language that the model does not write, and for a model of one direction.
+        """
+        own = copy(self)
+        own.source_tokeniser = translating(self.source_tokeniser, language)
         return own
 
     def trace(self, text: str, target: str | None = None, *, gold: Iterable[tuple[int, int]] | None = None) -> Trace:

@@ -3,7 +3,11 @@ const at = (id) => document.getElementById(id);
 let runs = [];
 
 const headers = () => ({ "content-type": "application/json", ...(at("key").value ? { authorization: `Bearer ${at("key").value}` } : {}) });
-const chosen = () => runs.find(({ name }) => name === at("run").value);
+const chosen = () => runs[at("run").value];
+
+function directed(run) {
+  return run.directions.length ? run.directions.map((pair) => ({ ...run, languages: pair, to: pair[1] })) : [run];
+}
 
 function question() {
   const { name, task, languages } = chosen();
@@ -97,7 +101,8 @@ at("form").addEventListener("submit", (event) => {
 at("explain").addEventListener("click", () => {
   if (!at("form").reportValidity()) return;
   void busy(async () => {
-    const value = await ask("/explain", { source: at("text").value, run: at("run").value, page: true });
+    const { name, to } = chosen();
+    const value = await ask("/explain", { source: at("text").value, run: name, ...(to ? { to } : {}), page: true });
     show(written(value) ?? "");
     draw(value);
     at("page").href = value.page;
@@ -116,8 +121,8 @@ at("copy").addEventListener("click", () => {
 
 void (async () => {
   const about = await (await fetch("/about")).json();
-  runs = about.runs;
+  runs = about.runs.flatMap(directed);
   at("keyfield").hidden = !about.keyRequired;
-  at("run").replaceChildren(...runs.map(({ name, task }) => new Option(`${name} (${task})`, name)));
+  at("run").replaceChildren(...runs.map(({ name, task, to, languages }, place) => new Option(`${name} (${to ? languages.join(" → ") : task})`, place)));
   if (runs.length) curl();
 })();

@@ -1,0 +1,90 @@
+"""Combines the parallel text of several languages with English, for one model that translates to English and back.
+
+    python examples/five_languages/combine.py data/de data/fa data/ru data/zh --out data/many
+
+Each folder is named after a language, and `english_french/prepare.py` has filled it. `train.tsv` and `valid.tsv` have
+the columns direction, source and target; every pair stands there twice, as `en-fa` and as `fa-en`. The files
+`test.DIRECTION.DOMAIN.tsv` have source and target.
+
+A training line of one language is removed if its English is that of a held-out line of another, or if both share eight
+consecutive words, because the model reads them all.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from prepare import bare, consecutive
+
+from foveate.data.text import Pair, read_pairs
+
+TESTED = 300
+"""The largest number of test lines of a domain and direction, evenly distributed."""
+VALIDATED = 150
+"""The largest number of validation lines of a language and of each direction."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", type=Path, nargs="+", help="folders of languages, such as data/fa")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the files")
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=200_000,
+        metavar="N",
+        help="training pairs of a language, evenly distributed (200000)",
+    )
+    arguments = parser.parse_args(argv)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    held_out = [
+        pair.source
+        for folder in arguments.folders
+        for path in (folder / "valid.tsv", *sorted(folder.glob("test.*.tsv")))
+        for pair in read_pairs(path)
+    ]
+    equal = {bare(text) for text in held_out}
+    grams = {gram for text in held_out for gram in consecutive(text)}
+    train: list[str] = []
+    for folder in arguments.folders:
+        pairs = list(read_pairs(folder / "train.tsv"))
+        kept = [pair for pair in pairs if bare(pair.source) not in equal and grams.isdisjoint(consecutive(pair.source))]
+        print(f"{folder.name}: {len(pairs):,} training pairs, {len(kept):,} without other languages' held-out English")
+        train += directed(evenly(kept, arguments.most), folder.name)
+    write(arguments.out / "train.tsv", train)
+    valid = [
+        line
+        for folder in arguments.folders
+        for line in directed(evenly(list(read_pairs(folder / "valid.tsv")), VALIDATED), folder.name)
+    ]
+    write(arguments.out / "valid.tsv", valid)
+    for folder in arguments.folders:
+        for path in sorted(folder.glob("test.*.tsv")):
+            pairs = evenly(list(read_pairs(path)), TESTED)
+            name = path.name.removeprefix("test.")
+            forth = [f"{pair.source}\t{pair.target}" for pair in pairs]
+            back = [f"{pair.target}\t{pair.source}" for pair in pairs]
+            write(arguments.out / f"test.en-{folder.name}.{name}", forth)
+            write(arguments.out / f"test.{folder.name}-en.{name}", back)
+    return 0
+
+
+def directed(pairs: Sequence[Pair], code: str) -> Iterator[str]:
+    """The lines of pairs in both directions."""
+    for pair in pairs:
+        yield f"en-{code}\t{pair.source}\t{pair.target}"
+        yield f"{code}-en\t{pair.target}\t{pair.source}"
+
+
+def evenly(pairs: list[Pair], most: int) -> list[Pair]:
+    """At most so many pairs, evenly distributed over all."""
+    return [pairs[place * len(pairs) // most] for place in range(most)] if len(pairs) > most else pairs
+
+
+def write(path: Path, lines: Sequence[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    print(f"{path}: {len(lines):,} lines")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
