@@ -5,7 +5,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int, Int64, Integer
 
-from foveate.data.balanced_plan import BalancedPlan
 from foveate.data.batching import BatchPlan
 
 SHARD = 100_000_000
@@ -96,21 +95,10 @@ def plan_of(
     seed: int,
     lines: Integer[np.ndarray, " examples"] | None = None,
     shard: int | None = None,
-    directions: Integer[np.ndarray, " examples"] | None = None,
-    temperature: float = 1.0,
-) -> BatchPlan | ShardPlan | BalancedPlan:
+) -> BatchPlan | ShardPlan:
     """The batches of stored pairs, or of single rows, in shards if there are more than `shard` of them (by default 100
-    million); with `directions`, those of a `BalancedPlan`.
+    million).
     """
-    if directions is not None:
-        return BalancedPlan(
-            *_lengths(source, target, 0, len(source)),
-            directions,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            seed=seed,
-            lines=lines,
-        )
     if len(source) > (shard or SHARD):
         return ShardPlan(source, target, shard=shard or SHARD, max_tokens=max_tokens, seed=seed, lines=lines)
     return BatchPlan(*_lengths(source, target, 0, len(source)), max_tokens=max_tokens, seed=seed, lines=lines)

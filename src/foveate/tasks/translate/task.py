@@ -266,6 +266,17 @@ def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -
 
 
 def _plan(data: ParallelData, config: TranslateConfig, temperature: float = 1.0) -> Plan:
+    """The batches of data, in the given proportions where they have several directions."""
+    if data.directions is not None:
+        return BalancedPlan(
+            data.source.lengths,
+            data.target.lengths,
+            data.directions,
+            temperature=temperature,
+            max_tokens=config.data.max_tokens,
+            seed=config.seed,
+            lines=data.lines,
+        )
     return plan_of(
         data.source,
         data.target,
@@ -273,8 +284,6 @@ def _plan(data: ParallelData, config: TranslateConfig, temperature: float = 1.0)
         seed=config.seed,
         lines=data.lines,
         shard=config.data.shard,
-        directions=data.directions,
-        temperature=temperature,
     )
 
 
