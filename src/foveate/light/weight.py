@@ -21,7 +21,7 @@ class NotSupportedError(Exception):
     """The reason why this package leaves a model, or a text, to torch."""
 
 
-def read_weights(content: bytes, stored: str = "") -> dict[str, Array]:
+def read_weights(content: bytes, stored: Any = "") -> dict[str, Array]:
     """All tensors in float32; those in bfloat16, its upper half, and int8 with scales only if they are stored so.
 
     >>> header = b'{"w": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [0, 4]}}'
@@ -30,7 +30,7 @@ def read_weights(content: bytes, stored: str = "") -> dict[str, Array]:
 
     Raises NotSupportedError for other types and damaged files.
     """
-    if stored not in ROUNDED:
+    if stored not in list(ROUNDED):  # a list in a damaged file is not hashable
         raise NotSupportedError(f"weights are stored as {stored!r}")
     size = int.from_bytes(content[:8], "little")
     try:

@@ -102,8 +102,9 @@ def test_a_type_that_this_version_does_not_know_is_refused(tmp_path: Path) -> No
     write_json(tmp_path / "model.json", {**described, "stored": "int4"})
     with pytest.raises(DamagedError, match=r"model\.json.*stored.*int4.*bfloat16"):
         load_weights(tmp_path)
-    with pytest.raises(NotSupportedError, match="stored as 'int4'"):
-        read_weights((tmp_path / "model.safetensors").read_bytes(), "int4")
+    for other in ("int4", ["int8"], None):
+        with pytest.raises(NotSupportedError, match="weights are stored as"):
+            read_weights((tmp_path / "model.safetensors").read_bytes(), other)
 
 
 def test_a_type_is_read_only_where_it_is_declared(tmp_path: Path) -> None:
