@@ -39,7 +39,6 @@ start; cosine is stretched over all steps, so that the learning rate rises again
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from foveate.cli.supervision import require_processes, supervise
     from foveate.config import build, modules_in
     from foveate.storage.run import model_type_of, read_run
     from foveate.storage.shipped import is_shipped, run_folder
@@ -58,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
             world.once(lambda: extend(read_run(folder), arguments.set, kind))
         saved = read_run(folder)
         if arguments.processes:
+            from foveate.cli.supervision import require_processes, supervise  # here: they import all of torchrun
+
             train = build(kind, saved.config, where="").train
             require_processes(arguments.processes, train.accumulate)
             return supervise(folder, arguments, modules_in(saved.config), train.reduction)

@@ -29,10 +29,8 @@ PATIENCE = 3600
 """Seconds for the step and the save after Ctrl-C, until torchrun kills a process."""
 
 
-def require_processes(processes: int | None, accumulate: int) -> None:
+def require_processes(processes: int, accumulate: int) -> None:
     """Raises UsageError where --processes cannot be had: inside torchrun, or for more processes than batches."""
-    if processes is None:
-        return
     if launched():
         raise UsageError("torchrun has started several processes already. Leave --processes out, or torchrun.")
     if problem := shared_by(accumulate, processes):

@@ -52,7 +52,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.resume import proceed
-    from foveate.cli.supervision import supervise
     from foveate.cli.training import train
     from foveate.config import modules_in, permit, to_dict
     from foveate.storage.run import read_run
@@ -75,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
                 return proceed(saved, arguments, world)
         first = begun[0]
         if arguments.processes:
+            from foveate.cli.supervision import supervise  # here: it imports all of torchrun
+
             return supervise(folder, arguments, modules_in(to_dict(first.config)), first.config.train.reduction)
         return train(
             arguments.task, first.task, first.config, folder, quiet=arguments.quiet, others=first.others, world=world
@@ -93,7 +94,6 @@ class Begun:
 def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
     """Chooses the settings, prepares the data and makes the run folder."""
     from foveate.cli.setup import choices, prepare_machine, resolve, suggested, task_of
-    from foveate.cli.supervision import require_processes
     from foveate.cli.training import other_sizes
     from foveate.config import to_dict
     from foveate.storage.run import begin_run, create_run, require_new
@@ -109,7 +109,10 @@ def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
         raise UsageError(
             f"data.{task.first} is missing: there is nothing to train on. Give {option(task.first)} FILE, or set it."
         )
-    require_processes(arguments.processes, config.train.accumulate)
+    if arguments.processes:
+        from foveate.cli.supervision import require_processes
+
+        require_processes(arguments.processes, config.train.accumulate)
     require_new(folder)
     for sentence in choices(suggestion, config) if suggestion else ():
         say(sentence)
