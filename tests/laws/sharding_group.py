@@ -11,28 +11,30 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed.fsdp
-from torch import nn
+from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from kill_and_resume import Silent
 from worlds import ends, fork_world
 
+from foveate import machine
 from foveate.data.batch import Batch
 from foveate.errors import FoveateError
-from foveate.models import TransformerConfig
+from foveate.models import BahdanauConfig, GPTConfig, LanguageModel, LlamaConfig, TransformerConfig
 from foveate.nn import BlockConfig
 from foveate.nn.measurement import Each, SharedValidation
 from foveate.storage.checkpoint import Checkpoints, load_weights, restore_model
 from foveate.storage.tensor import read_tensors
 from foveate.train import Constant, Loss, TrainConfig, fit, reduction
+from foveate.train.shards import Shards
 from foveate.train.world import World
 
 CONFIG = TrainConfig(
@@ -48,6 +50,15 @@ CONFIG = TrainConfig(
 )
 BLOCK = BlockConfig(model_dim=16, num_heads=2, feedforward_dim=32, norm="pre", dropout=0.1)
 MODEL = TransformerConfig(block=BLOCK, encoder_layers=1, decoder_layers=1)
+SMALL = replace(BLOCK, dropout=0.0)
+MODELS: dict[str, Callable[[], Any]] = {
+    "transformer": lambda: replace(MODEL, block=SMALL).build(11, 11),
+    "gpt": lambda: GPTConfig(block=SMALL, num_layers=2).build(11),
+    "llama": lambda: LlamaConfig(
+        model_dim=16, num_heads=4, num_kv_heads=2, feedforward_dim=24, num_layers=2, dropout=0.0
+    ).build(11),
+    "bahdanau": lambda: BahdanauConfig(embedding_dim=8, hidden_dim=8, maxout_dim=6, dropout=0.0).build(11, 11),
+}
 VALIDATED = 4
 """Batches of a validation: three processes compute unequally many."""
 
@@ -145,9 +156,59 @@ def loss_of(folder: Path) -> float:
         return task.validate()["loss"]
 
 
+def descend(parameters: Iterable[nn.Parameter]) -> None:
+    """Moves parameters along their gradients."""
+    with torch.no_grad():
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter -= 0.1 * parameter.grad
+
+
+def loss_on(model: Any, number: int) -> Tensor:
+    """A model's loss on a batch of three texts of five tokens."""
+    texts = Batch.of(torch.randint(2, 11, (3, 5), generator=torch.Generator().manual_seed(number)).tolist())
+    loss: Tensor = model.loss(texts) if isinstance(model, LanguageModel) else model.loss(texts, texts)
+    return loss / 20
+
+
+def distances(folder: Path) -> dict[str, float]:
+    """For each model and way to divide it, the largest distance between its weights and those of a whole model after a
+    step along the gradient of four batches, two in each of two processes.
+    """
+
+    def work(world: World) -> None:
+        answers = {}
+        for name, make in MODELS.items():
+            for sharding in ("moments", "full"):
+                torch.manual_seed(0)
+                whole, divided = make(), make()
+                divided.load_state_dict(whole.state_dict())
+                held = Shards(divided, world, sharding)
+                parameters = [rows for _, rows in held.named()]
+                summation = held.summation(parameters, "fast", 4)
+                for number in (0, 1):
+                    summation.begin(last=number == 1)
+                    loss_on(divided, 2 * world.rank + number).backward()
+                summation.finish()
+                descend(parameters)
+                for number in range(4):
+                    loss_on(whole, number).backward()
+                descend(whole.parameters())
+                reached = held.whole()
+                if world.is_first:
+                    pairs = ((reached[name], weight.detach()) for name, weight in whole.named_parameters())
+                    answers[f"{name} {sharding}"] = max(float((one - other).abs().max()) for one, other in pairs)
+        if world.is_first:
+            (folder / "distances.json").write_text(json.dumps(answers))
+
+    assert not any(ends(fork_world(2, work)))
+    answers: dict[str, float] = json.loads((folder / "distances.json").read_text())
+    return answers
+
+
 def laws(folder: Path) -> dict[str, Any]:
     """What happened in each experiment, by name."""
-    results: dict[str, Any] = {"ends": {}, "rows": {}, "loss": {}, "files": {}}
+    results: dict[str, Any] = {"ends": {}, "rows": {}, "loss": {}, "files": {}, "distances": distances(folder)}
     full, moments = replace(CONFIG, sharding="full"), replace(CONFIG, sharding="moments")
     reduction.BUCKET = 300  # several buckets, not one
 
@@ -219,5 +280,6 @@ def laws(folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    machine.use(replace(machine.current(), packed_rows=1))  # validations prepare weights, which updates change
     fit(Copying(), replace(CONFIG, steps=1), Path(sys.argv[1], "warm"), progress=Silent())
     print(json.dumps(laws(Path(sys.argv[1]))))

@@ -40,6 +40,11 @@ def test_losses_and_norms_are_those_of_one_process(worlds: SimpleNamespace, name
     assert figures(worlds.rows[name]) == pytest.approx(figures(worlds.rows["alone"]), rel=1e-6)
 
 
+def test_gradients_of_divided_models_are_those_of_whole_ones(worlds: SimpleNamespace) -> None:
+    assert len(worlds.distances) == 8
+    assert max(worlds.distances.values()) < 1e-7, worlds.distances
+
+
 def test_products_in_bfloat16_stay_as_near_as_their_rounding(worlds: SimpleNamespace) -> None:
     alone, full = (figures(worlds.rows[f"{name} in bfloat16"]) for name in ("alone", "full"))
     assert full == pytest.approx(alone, rel=2e-3)

@@ -50,7 +50,7 @@ from foveate.nn.prepared.flat_block import FlatBlock, FlatBlocks, Sight
 from foveate.nn.prepared.flat_encoder import EncoderPass, FlatEncoderBlock
 from foveate.nn.prepared.flat_step import DecoderStep
 from foveate.nn.ran import RANConfig, RANEncoder
-from foveate.nn.transformer_block import BlockConfig, DecoderBlock, Encoded, EncoderBlock
+from foveate.nn.transformer_block import BlockConfig, DecoderBlock, EncodedTokens, EncoderBlock
 from foveate.storage.rounded_weight import require_finite
 
 
@@ -157,7 +157,7 @@ class Transformer(Seq2Seq[TransformerState]):
         x = self._embed(self.target_embedding, self.target_position, packing.pack(inputs), packing.place)
         at = Positions.of(inputs.shape[1], inputs.shape[1], device=inputs.device)
         memory_at = memory_positions(inputs.shape[1], source)
-        memory = Encoded(encoded, source_packing)
+        memory = EncodedTokens(encoded, source_packing)
         for block in self._decoder:
             x = block(x, memory, at=at, memory_at=memory_at, packing=packing)
         return self.decoder_norm(x)

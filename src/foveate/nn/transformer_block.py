@@ -101,7 +101,7 @@ class EncoderBlock(nn.Module):
         return self.feedforward_residual(x, self.feedforward)
 
 
-class Encoded(NamedTuple):
+class EncodedTokens(NamedTuple):
     """An encoder's output for real tokens, from which each decoder block makes its own keys and values."""
 
     hidden: Float[Tensor, "tokens model_dim"]
@@ -128,7 +128,7 @@ class DecoderBlock(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "tokens model_dim"],
-        memory: Encoded | KeyValue | PackedKeyValue,
+        memory: EncodedTokens | KeyValue | PackedKeyValue,
         *,
         at: Positions,
         memory_at: Positions,
@@ -137,7 +137,7 @@ class DecoderBlock(nn.Module):
         """Process all target positions at once (teacher forcing). `memory` may come from
         `cross_attention.remember_tokens`.
         """
-        if isinstance(memory, Encoded):
+        if isinstance(memory, EncodedTokens):
             memory = self.cross_attention.remember_tokens(memory.hidden, memory.packing, packing)
         x = self.attention_residual(x, lambda x: self.attention(x, at=at, packing=packing))
         x = self.cross_residual(x, lambda x: self.cross_attention.look_up(x, memory, at=memory_at, packing=packing))

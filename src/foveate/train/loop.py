@@ -27,6 +27,7 @@ from foveate.storage.manifest import write_json
 from foveate.storage.portion import TensorFiles
 from foveate.storage.symbolic_link import require_unlinked
 from foveate.train import history as past
+from foveate.train.accelerator import repeatable
 from foveate.train.history import Validation
 from foveate.train.interrupt import Interrupt
 from foveate.train.log import MetricsLog, Progress, Quiet
@@ -80,6 +81,8 @@ def fit(
         world.once(lambda: _take(folder, stack))
         interrupt = stack.enter_context(Interrupt(progress.note))
         run = _Run(task, config, folder, progress, whole, world)
+        if config.reduction == "exact":
+            stack.enter_context(repeatable(run.updater.device))
         try:
             run.begin(resume, accept_changes, accepted)
             return run.train(interrupt)

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NoReturn, cast
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.models.llama import LlamaBlock
 from foveate.nn import DecoderBlock, EncoderBlock
 from foveate.storage.checkpoint import MODEL, OPTIMISER, Checkpoint, Checkpoints, copy_tensors
@@ -245,6 +245,8 @@ class Shards(Replica):
                     depth -= 1
 
             setattr(self.model, name, functools.wraps(inner)(entered))
+        if hasattr(self.model, "under"):
+            self.model.under = _refuse_views  # type: ignore[assignment]  # which would enter this model, not the view
 
     def _buffers(self) -> dict[str, Tensor]:
         return {name: tensor for name, tensor in _persistent(self.model) if name not in self._places}
@@ -321,6 +323,13 @@ class _Scatter(_Gather):
     ) -> Any:
         with self.world.meeting():
             return dist.reduce_scatter_single(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+
+
+def _refuse_views(rule: object) -> NoReturn:
+    raise UsageError(
+        f"A model in parts cannot be trained under other visibilities, such as {rule}. Choose train.sharding = "
+        '"replicate", or leave the views out.'
+    )
 
 
 def _local(tensor: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from foveate import __version__, machine, native
 from foveate.errors import UsageError
 from foveate.storage.manifest import file_digest
 from foveate.suggestion import counted
+from foveate.train.accelerator import misplaced
 from foveate.train.recipe import TrainConfig
 from foveate.train.resumption import flat
 from foveate.train.trainable import Trainable
@@ -28,7 +29,8 @@ def require_shareable(
     if world.size == 1:
         return
     world.watch(config.stall_seconds)
-    if problem := _problem(task, config, world.size):
+    device = next(task.model.parameters()).device
+    if problem := _problem(task, config, world.size) or (device.type == "cuda" and misplaced(device, world.device)):
         error = UsageError(problem)
         error.shared = True
         raise error
@@ -39,7 +41,7 @@ def require_shareable(
             "threads": torch.get_num_threads(),
             "switches": str(machine.current()),
             "compiled kernels": native.state(),
-            "device": next(task.model.parameters()).device.type,
+            "device": device.type,
             "batches per epoch": task.steps_per_epoch,
             "parameters": sum(parameter.numel() for parameter in task.model.parameters()),
             "the data's SHA-256": data_digest(folder),

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from foveate.errors import DataError, UsageError
+from foveate.train.accelerator import unrepeatable
 from foveate.train.history import Validation
 from foveate.train.noise import noise_seed, reseed
 from foveate.train.optimiser import adamw
@@ -93,6 +94,9 @@ class Updater:
                 batches[index] = batch
                 losses.append(loss)
                 peaks.append(peak)
+        if self.device.type == "cuda" and self.world.size > 1:
+            with self.world.meeting():  # so that the watch sees who waits for the kernels of others
+                torch.cuda.synchronize(self.device)
         report = Report(losses=losses, peaks=peaks, stop=stop, seconds=seconds)
         if self.world.size > 1:
             self._table = self._table or Table(config.accumulate, losses[0], self.world)
@@ -151,14 +155,20 @@ class Updater:
         """Turns torch's refusals of a model into a UsageError."""
         try:
             yield
-        except (RuntimeError, AssertionError, NotImplementedError) as error:
-            if "DTensor" not in str(error):
+        except RuntimeError as error:
+            if operation := unrepeatable(error):
+                words = (
+                    f'train.reduction = "exact" needs the same bits each time, and torch has no such kernel on '
+                    f'{self.device.type} for {operation}. Choose train.reduction = "fast", or train on the CPU.'
+                )
+            elif "DTensor" in str(error):
+                words = (
+                    f"{type(self.task.model).__name__} reads weights outside of its blocks and methods, where they are "
+                    f'in parts (train.sharding = "{self.config.sharding}"). Train it with train.sharding = "replicate".'
+                )
+            else:
                 raise
-            problem = UsageError(
-                f"{type(self.task.model).__name__} reads weights outside of its blocks and methods, where they are in "
-                f'parts (train.sharding = "{self.config.sharding}"; torch says: {str(error).splitlines()[0][:120]}). '
-                'Train it with train.sharding = "replicate".'
-            )
+            problem = UsageError(words)
             problem.shared = True
             raise problem from error
 

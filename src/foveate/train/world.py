@@ -18,10 +18,13 @@ from torch import Tensor
 
 from foveate.errors import DataError, FoveateError, PeerError, SetupError, UsageError
 from foveate.nn.measurement import in_turn
+from foveate.train.accelerator import own_device
 from foveate.train.pulse import APPEARANCE, Pulse
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """The variables by which torchrun, and launchers that follow it, describe a process."""
+LOCAL = (("LOCAL_RANK", 0), ("LOCAL_WORLD_SIZE", 1))
+"""The variables that number the processes of one machine, and their values for one process."""
 PATIENT = timedelta(days=7)
 """torch's own time limit of a collective operation. `Pulse` watches instead, and knows who is late."""
 Answer = TypeVar("Answer")
@@ -39,6 +42,14 @@ class World:
     def is_first(self) -> bool:
         """Whether this process reads, writes and prints."""
         return self.rank == 0
+
+    @property
+    def device(self) -> torch.device:
+        """The device for this process's model: a GPU of its own if the machine has any. Raises UsageError if the
+        machine has fewer than processes.
+        """
+        number, count = (int(os.environ.get(name, default)) for name, default in LOCAL)
+        return own_device(number, count, torch.cuda.device_count())
 
     @property
     def is_orphan(self) -> bool:
@@ -260,7 +271,7 @@ def joined() -> Iterator[World]:
         raise lost(rank) from error
     with Pulse(store, rank, size) as pulse:
         world = Ranks(rank, size, pulse)
-        kinds = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        kinds = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"  # chosen by a tensor's device
         try:
             dist.init_process_group(kinds, store=store, rank=rank, world_size=size, timeout=PATIENT)
         except RuntimeError as error:

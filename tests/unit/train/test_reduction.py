@@ -1,7 +1,8 @@
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 
 from foveate.nn.position_vector import Sinusoid
 from foveate.train import Constant, Loss, TrainConfig, fit
-from foveate.train.reduction import LARGEST, ExactSummation
-from foveate.train.world import ALONE
+from foveate.train.reduction import LARGEST, ExactSummation, FastSummation
+from foveate.train.world import ALONE, World
 
 BELOW = float(torch.nextafter(torch.tensor(LARGEST / 4), torch.tensor(0.0)))
 """The largest entry of a batch's gradient where four batches make an update."""
@@ -92,3 +93,43 @@ def test_tables_of_positions_may_grow_in_the_first_batch_under_exact_sums(tmp_pa
         assert len(task.model[0].table) == 256
     for exact, fast in zip(tasks["exact"].model.parameters(), tasks["fast"].model.parameters(), strict=True):
         torch.testing.assert_close(exact, fast, rtol=0, atol=1e-6)
+
+
+class Recorded(World):
+    """A world of one process that notes, for each sum that begins, which weights have a gradient already."""
+
+    def __init__(self, weights: Sequence[nn.Parameter]) -> None:
+        super().__init__()
+        self.weights, self.sums = weights, list[list[bool]]()
+
+    def begin_sum(self, tensor: Tensor) -> Callable[[], None]:
+        self.sums.append([weight.grad is not None for weight in self.weights])
+        return lambda: None
+
+
+@pytest.mark.parametrize("bucket", [1, 20, 1000])
+def test_fast_sums_begin_while_earlier_layers_have_no_gradient_and_equal_those_of_autograd(
+    bucket: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.train.reduction.BUCKET", bucket)
+    torch.manual_seed(0)
+    model, unused, x = nn.Sequential(*(nn.Linear(4, 4) for _ in range(3))), nn.Linear(4, 4), torch.randn(2, 3, 4)
+    weights = [*model.parameters(), *unused.parameters()]
+    expected = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+    world = Recorded(weights)
+    summation = FastSummation(weights, world)
+    for number in range(2):
+        summation.begin(last=number == 1)
+        model(x[number]).square().sum().backward()
+        assert len(world.sums) == 0 or number == 1
+        summation.add()
+    assert len(world.sums) == len(summation.buckets)
+    gradients = summation.finish()
+    assert all(torch.allclose(mine, other) for mine, other in zip(gradients, expected, strict=True))
+    assert all(weight.grad is None for weight in unused.parameters())
+
+
+@pytest.mark.parametrize("sharding", ["moments", "full"])
+def test_divided_models_have_no_exact_sums(sharding: Any) -> None:
+    with pytest.raises(ValueError, match=r'adds floating-point numbers.*Choose reduction = "fast"'):
+        TrainConfig(sharding=sharding, reduction="exact")
