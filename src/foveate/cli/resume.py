@@ -25,9 +25,10 @@ examples:
 
 Continues from the newest valid checkpoint; on CPU the result is bit for bit that of an uninterrupted run.
 
---set changes when a run ends (train.steps, train.max_minutes, train.patience), and train.log_every and train.keep. With
-more steps the schedules constant, inverse_square_root and plateau continue as if the run had been longer from the
-start; cosine is stretched over all steps, so that the learning rate rises again.
+--set changes when a run ends (train.steps, train.max_minutes, train.patience), train.log_every and train.keep, and how
+several processes hold the model (train.sharding=replicate, moments or full). With more
+steps the schedules constant, inverse_square_root and plateau continue as if the run had been longer from the start;
+cosine is stretched over all steps, so that the learning rate rises again.
 """
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(

@@ -161,7 +161,7 @@ class Updater:
                     f'train.reduction = "exact" needs the same bits each time, and torch has no such kernel on '
                     f'{self.device.type} for {operation}. Choose train.reduction = "fast", or train on the CPU.'
                 )
-            elif "DTensor" in str(error):
+            elif any(word in str(error) for word in ("DTensor", "DeviceMesh")):
                 words = (
                     f"{type(self.task.model).__name__} reads weights outside of its blocks and methods, where they are "
                     f'in parts (train.sharding = "{self.config.sharding}"). Train it with train.sharding = "replicate".'

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from foveate.errors import DataError, FoveateError, PeerError, SetupError, UsageError
 from foveate.nn.measurement import in_turn
@@ -144,6 +145,8 @@ class Ranks(World):
                 dist.broadcast(whole, 0)
                 if whole.data_ptr() != tensor.data_ptr():
                     tensor.copy_(whole)
+                else:
+                    increment_version(tensor)  # which a broadcast does not: state prepared from it is invalid now
 
     def gather(self, text: str) -> list[str]:
         content = text.encode()
