@@ -10,8 +10,8 @@ from pathlib import Path
 
 from foveate.machine.switch import has_glibc
 
-MUCH = 64 * 2**20
-"""Bytes that a process may keep for its next computation."""
+MUCH, LITTLE = 64 * 2**20, 4 * 2**20
+"""Bytes that a process may keep for its next computation, while it works and while it rests."""
 SELDOM = 60.0
 """Seconds between two releases of a process that is never idle: giving back and taking again costs about as long as a
 short computation.
@@ -24,7 +24,7 @@ class Reserve:
 
     `keep_pages` makes computations faster because the allocator keeps what was freed, so that a process has the memory
     of its largest computation for ever, and more where small blocks stand in between. `release` gives back what grew
-    by more than `MUCH` since the last time.
+    since the last time.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,10 +33,10 @@ class Reserve:
         self._at = clock()
 
     def release(self, *, idle: bool) -> bool:
-        """Give memory back if it grew by much; a process that is not idle does so seldom. Returns whether it did."""
+        """Give memory back if it grew; a process that works does so seldom, and for much. Returns whether it did."""
         if not idle and self._clock() - self._at < SELDOM:
             return False
-        if resident() - self._least <= MUCH:
+        if resident() - self._least <= (LITTLE if idle else MUCH):
             return False
         self._least, self._at = self._trimmed(), self._clock()
         return True
