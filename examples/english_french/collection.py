@@ -1,8 +1,9 @@
 """Collects English and French text that `package.py` does not read, as training text for `prepare.py --more`.
 
     apt-get update                  # with Acquire::Languages { "en"; "fr"; }; and DEP-11 (package appstream)
-    apt-get download crawl-common fillets-ng-data flare-game mediawiki …
-    python examples/english_french/collection.py --lists /var/lib/apt/lists --packages packages/ --out more/
+    apt-get download $(python examples/english_french/collection.py --names)
+    python examples/english_french/collection.py --lists /var/lib/apt/lists --packages packages/ --out more/files
+    python examples/english_french/package.py --packages packages/ --out more/package
 
 The rows have a document, an English and a French text. They are read from
 
@@ -10,6 +11,9 @@ The rows have a document, an English and a French text. They are read from
 * apt's lists `Components`: names, summaries and descriptions of programs in AppStream, domain `packages` too;
 * catalogues of messages that are not compiled, `fr.po`, and `i18n/fr.json` with `i18n/en.json`: domain `program`;
 * games: catalogues, texts of Dungeon Crawl, and dialogues of Fish Fillets, whose files contain the English: `game`.
+
+`more.json` beside this program records, like `packages.json`, the packages that were added to the shipped translator's
+text, with the licences that they name and the rows of both programs; descriptions of packages have no licence each.
 """
 
 import argparse
@@ -23,15 +27,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import yaml
-from document import markup_blocks, paired, sentence_pairs
-from package import members
+from document import markup_blocks, paired, sentence_pairs, unpacked
+from package import COPYRIGHT, LICENCE, members, write_record
 
 Row = tuple[str, str, str]
 CATALOGUE = re.compile(r"(?:^|[/.])fr\.po$")
 MESSAGES = re.compile(r"i18n/(?:en|fr)\.json$")
 TEXTS = re.compile(r"dat/descript/(?:fr/)?[a-z]+\.txt$")
 DIALOGUES = re.compile(r"dialogs_fr\.lua$")
-WANTED = (CATALOGUE, MESSAGES, TEXTS, DIALOGUES)
+WANTED = (CATALOGUE, MESSAGES, TEXTS, DIALOGUES, COPYRIGHT)
+RECORD = Path(__file__).with_name("more.json")
 GAMES = ("crawl", "fillets", "flare", "frozen-bubble", "lincity", "pingus")
 """Packages of games begin with one of these."""
 DIALOGUE = re.compile(r'dialogId\([^,]+,[^,]+, "([^"]+)"\)\s*dialogStr\("([^"]+)"\)')
@@ -45,21 +50,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--lists", type=Path, help="apt's folder of lists")
     parser.add_argument("--packages", type=Path, nargs="*", default=[], help="folders of .deb files")
     parser.add_argument("--out", type=Path, default=Path("more"), help="folder for DOMAIN.tsv.xz (more)")
+    parser.add_argument("--names", action="store_true", help="only print the names of the packages")
     arguments = parser.parse_args(argv)
+    if arguments.names:
+        print(*json.loads(RECORD.read_text("utf-8")))
+        return 0
     rows: dict[str, list[Row]] = {}
     if arguments.lists:
         rows["packages"] = [*descriptions(arguments.lists), *components(arguments.lists)]
-    for path in sorted(path for folder in arguments.packages for path in folder.glob("*.deb")):
+    paths = sorted(path for folder in arguments.packages for path in folder.glob("*.deb"))
+    counts, licences = Counter[str](), dict[str, set[str]]()
+    for path in paths:
         domain = "game" if path.name.startswith(GAMES) else "program"
-        rows.setdefault(domain, []).extend(package_rows(path))
+        rows.setdefault(domain, []).extend(package_rows(path, licences))
     arguments.out.mkdir(parents=True, exist_ok=True)
     for domain, found in sorted(rows.items()):
         different = dict.fromkeys(row for row in found if not any(PROGRAM.search(text) for text in row[1:]))
         text = "".join("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in different)
         with lzma.open(arguments.out / f"{domain}.tsv.xz", "wt", encoding="utf-8") as file:
             file.write(text)
-        counts = Counter(row[0].partition("/")[0] for row in different) if domain != "packages" else Counter()
-        print(f"{domain}: {len(different):,} rows", ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items())))
+        counts.update(row[0].partition("/")[0] for row in different if domain != "packages")
+        print(f"{domain}: {len(different):,} rows")
+    write_record(arguments.out, paths, counts, licences)
     return 0
 
 
@@ -115,12 +127,15 @@ def content(path: Path) -> str:
     return path.read_text("utf-8")
 
 
-def package_rows(path: Path) -> Iterator[Row]:
-    """The rows of a package. Files in two languages are read when both are known."""
+def package_rows(path: Path, licences: dict[str, set[str]]) -> Iterator[Row]:
+    """The rows of a package, whose licences are added. Files in two languages are read when both are known."""
     package = path.name.split("_")[0]
     sides: dict[str, dict[str, bytes]] = {}
     for name, data in members(path, lambda name: any(pattern.search(name) for pattern in WANTED)):
         document = f"{package}/{Path(name).parent.name}"
+        if COPYRIGHT.match(name):
+            licences.setdefault(package, set()).update(LICENCE.findall(unpacked(data)))
+            continue
         if CATALOGUE.search(name):
             pairs = list(messages(data.decode("utf-8", "replace")))
         elif DIALOGUES.search(name):

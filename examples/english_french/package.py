@@ -28,7 +28,7 @@ import lzma
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -136,18 +136,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             with lzma.open(folder / f"{domain}.tsv.xz", "wt", encoding="utf-8") as file:
                 file.write(text)
             print(f"{language} {domain}: {len(rows):,} rows")
-    versions = dict(path.name.split("_")[:2] for path in sorted(arguments.packages.glob("*.deb")))
+    write_record(arguments.out, arguments.packages.glob("*.deb"), shelf.counts, shelf.licences)
+    return 0
+
+
+def write_record(out: Path, packages: Iterable[Path], counts: Counter[str], licences: dict[str, set[str]]) -> None:
+    """Write the versions, rows and licences of the packages that are counted into `packages.json`."""
+    versions = dict(path.name.split("_")[:2] for path in packages)
     record = {
         name: {
             "version": versions[name].replace("%3a", ":"),
-            "rows": shelf.counts[name],
-            "licences": sorted(shelf.licences.get(name, ())),
+            "rows": counts[name],
+            "licences": sorted(licences.get(name, ())),
         }
-        for name in sorted(shelf.counts)
+        for name in sorted(counts)
     }
     lines = [f" {json.dumps(name)}: {json.dumps(facts)}" for name, facts in record.items()]
-    (arguments.out / "packages.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
-    return 0
+    (out / "packages.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 
 def read_package(path: Path, shelf: Shelf) -> None:

@@ -346,6 +346,7 @@ def test_lists_and_files_of_other_packages_become_text(part: Callable[[str], Mod
             "usr/share/wiki/i18n/en.json": json.dumps({"a": "A page", "b": "Talk"}).encode(),
             "usr/share/wiki/i18n/fr.json": json.dumps({"a": "Une page", "c": "Parler"}).encode(),
             "usr/share/wiki/po/fr.po": catalogue_text,
+            "usr/share/doc/wiki/copyright": b"Files: *\nLicense: GFDL-1.3\n text\n",
         },
     )
     assert part("collection").main(["--lists", str(lists), "--packages", str(folder), "--out", str(out)]) == 0
@@ -361,6 +362,8 @@ def test_lists_and_files_of_other_packages_become_text(part: Callable[[str], Mod
         ],
         "program.tsv.xz": ["wiki/i18n\tA page\tUne page", "wiki/po\t_Open\t_Ouvrir"],
     }
+    record = json.loads((out / "packages.json").read_text())
+    assert record["wiki"] == {"version": "1", "rows": 2, "licences": ["GFDL-1.3"]}
 
 
 def test_nothing_is_held_out_of_more_text(part: Callable[[str], ModuleType], text: Path, tmp_path: Path) -> None:
