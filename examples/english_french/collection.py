@@ -41,7 +41,7 @@ GAMES = ("crawl", "fillets", "flare", "frozen-bubble", "lincity", "pingus")
 """Packages of games begin with one of these."""
 DIALOGUE = re.compile(r'dialogId\([^,]+,[^,]+, "([^"]+)"\)\s*dialogStr\("([^"]+)"\)')
 STRING = re.compile(r'^(msgctxt|msgid|msgid_plural|msgstr(?:\[\d\])?)? *("(?:[^"\\]|\\.)*")$')
-PROGRAM = re.compile(r"\{\{|\[\[|''|\w\|\w|@\w+@")
+TEMPLATE = re.compile(r"\{\{|\[\[|''|\w\|\w|@\w+@")
 """Templates and links of wikis, and variables of games: text that is not what a reader sees."""
 
 
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows.setdefault(domain, []).extend(package_rows(path, licences))
     arguments.out.mkdir(parents=True, exist_ok=True)
     for domain, found in sorted(rows.items()):
-        different = dict.fromkeys(row for row in found if not any(PROGRAM.search(text) for text in row[1:]))
+        different = dict.fromkeys(row for row in found if not any(TEMPLATE.search(text) for text in row[1:]))
         text = "".join("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in different)
         with lzma.open(arguments.out / f"{domain}.tsv.xz", "wt", encoding="utf-8") as file:
             file.write(text)
