@@ -30,7 +30,8 @@ import race
 TREE = Path(__file__).resolve().parents[1]
 VERSES, STRINGS = TREE / "examples/data/verses.tsv.xz", TREE / "viewer/src/strings/en.json"
 WINDOW, BATCH, SOON, STEPS = 0.005, 32, 1.0, 4
-"""Seconds that a batch waits for company, its sentences, and the seconds of a good answer."""
+"""Seconds that a batch waits for company, its sentences, the seconds of a good answer, and the tokens that a flight
+writes between two looks at what has come."""
 LOADS = (0.5, 0.8, 1.0, 1.3)
 PLACES = {1: 0.01, 5: 0.09, 16: 0.4, 64: 0.5}
 """Capacities of flights, and their shares of the sentences whose tokens are compared."""

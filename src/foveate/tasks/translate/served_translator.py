@@ -22,6 +22,8 @@ DIVIDER = re.compile(r"=+[A-Z_]+=+")
 """A line by which clients divide the parts of one message, such as `==WEBLATE_PART==`: it is not translated."""
 WIDEST = 16
 """The largest beam of a request."""
+STEPS = 4
+"""The tokens that texts in flight get between two looks at what has come and what nobody waits for."""
 
 
 class ServedTranslator(Served):
@@ -149,7 +151,7 @@ class ServedFlight:
             self._flight.drop([(number, place) for place in range(len(question.parts))])
 
     def tick(self) -> list[tuple[int, list[Answered]]]:
-        for name, translation in self._flight.tick():
+        for name, translation in self._flight.tick(STEPS):
             number, place = cast(tuple[int, int], name)
             self._questions[number].parts[place] = translation
         for question in self._questions.values():
