@@ -507,8 +507,8 @@ def no_translation(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_metric_gets_a_suggestion(refused: Refused, evaluation: tuple[object, ...]) -> None:
     assert refused(*evaluation, "--metrics", "chrf, blue") == (
         2,
-        "foveate evaluate: There is no metric 'blue'. Did you mean 'bleu'? Choose one of: bleu, chrf, ter, word_error, "
-        "phone_error, character_error, sentence_error.",
+        "foveate evaluate: There is no metric 'blue'. Did you mean 'bleu'? Choose one of: bleu, bleu_zh, chrf, ter, "
+        "word_error, phone_error, character_error, sentence_error.",
     )
 
 

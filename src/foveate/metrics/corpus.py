@@ -1,6 +1,7 @@
 """Scores of a corpus by the names of metrics."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from foveate.errors import UsageError
 from foveate.metrics.error import character_error_rate, phone_error_rate, sentence_error_rate, word_error_rate
@@ -10,6 +11,7 @@ from foveate.suggestion import did_you_mean
 
 METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], Score]] = {
     "bleu": corpus_bleu,
+    "bleu_zh": partial(corpus_bleu, tokenise="zh"),
     "chrf": corpus_chrf,
     "ter": corpus_ter,
     "word_error": word_error_rate,
@@ -18,9 +20,10 @@ METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], Score]] = {
     "sentence_error": sentence_error_rate,
 }
 """Phones, or any symbols with spaces between them, are what `phone_error` counts; `sentence_error` counts whole lines,
-which for pronunciations are the words missed."""
+which for pronunciations are the words missed. `bleu_zh` counts Chinese characters, since no spaces separate words."""
 
 FOR_SENTENCES = ("bleu", "chrf", "ter")
+FOR_CHINESE = ("bleu_zh", "chrf")
 FOR_SYMBOLS = ("phone_error", "sentence_error")
 
 

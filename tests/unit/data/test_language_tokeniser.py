@@ -9,9 +9,12 @@ from foveate.data.tokeniser import (
     LanguageTokeniser,
     SentencePieceTokeniser,
     Tokeniser,
+    WordTokeniser,
     load_tokeniser,
 )
 from foveate.errors import DataError, UsageError
+from foveate.metrics.corpus import FOR_SYMBOLS, evaluate
+from foveate.tasks.translate.translation_size import suitable_metrics
 
 INNER = [CharacterTokeniser.train(["سلام abc"]), SentencePieceTokeniser.train(["سلام abc"] * 9, vocab_size=280)]
 DIRECTIONS = ["en-fa", "fa-en", "en-zh"]
@@ -37,6 +40,17 @@ def test_a_tag_is_one_more_id_and_nothing_of_the_text(inner: Tokeniser, tmp_path
     assert isinstance(again, LanguageTokeniser)
     assert again.digest() == tokeniser.digest() == tokeniser.into("fa").digest()
     assert again.into("fa").encode("abc") == tokeniser.into("fa").encode("abc")
+
+
+def test_chinese_is_scored_by_characters_and_symbols_by_errors() -> None:
+    words = WordTokeniser.train(["a b c"])
+    phones = LanguageTokeniser(words, DIRECTIONS, side="target")
+    assert suitable_metrics(phones) == suitable_metrics(words) == FOR_SYMBOLS
+    assert suitable_metrics(LanguageTokeniser(INNER[0], DIRECTIONS, side="target"), "zh")[0] == "bleu_zh"
+    one, other = "打开黑色文件。", "打开黑色文档。"
+    plain, chinese = evaluate([one], [other], ["bleu", "bleu_zh"])
+    assert plain.value == 0 < chinese.value < 100
+    assert "tok:zh" in chinese.signature
 
 
 def test_a_language_is_chosen_and_known() -> None:

@@ -181,7 +181,7 @@ class TranslateSide(Side):
             raise DataError(f"{arguments.source} has no lines. Give a file with pairs to score the model on.")
         translator = self.asked(self.load(arguments.run, precision=arguments.precision), arguments)
         config = decode_config(translator.config, arguments)
-        names = metric_names(arguments) or suitable_metrics(translator.target_tokeniser)
+        names = metric_names(arguments) or suitable_metrics(translator.target_tokeniser, arguments.to)
         require_metrics(names)
         require_writable(arguments.save, arguments.report)
         started = time.perf_counter()

@@ -7,9 +7,9 @@ from typing import Any
 
 from foveate.config import to_dict
 from foveate.data.text import require_lasting
-from foveate.data.tokeniser import Tokeniser, WordTokeniser
+from foveate.data.tokeniser import LanguageTokeniser, Tokeniser, WordTokeniser
 from foveate.errors import DataError
-from foveate.metrics.corpus import FOR_SENTENCES, FOR_SYMBOLS
+from foveate.metrics.corpus import FOR_CHINESE, FOR_SENTENCES, FOR_SYMBOLS
 from foveate.suggestion import counted
 from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, beginning, training_table, with_others
 from foveate.tasks.translate.task import Forerunner, TranslateConfig
@@ -192,7 +192,13 @@ def _bahdanau(embedding: int, hidden: int, maxout: int, **more: Any) -> dict[str
     return {"kind": "bahdanau", **sizes, **more}
 
 
-def suitable_metrics(target: Tokeniser) -> tuple[str, ...]:
-    """Error rates for a model that writes symbols, such as phones; BLEU, chrF and TER for one that writes sentences."""
+def suitable_metrics(target: Tokeniser, language: str | None = None) -> tuple[str, ...]:
+    """Error rates for a model that writes symbols, such as phones; BLEU, chrF and TER for one that writes sentences.
+    Chinese (`zh`) has BLEU of characters.
+    """
+    if language == "zh":
+        return FOR_CHINESE
+    if isinstance(target, LanguageTokeniser):
+        target = target.inner
     symbols = isinstance(target, WordTokeniser) and target.vocab_size <= FEW_SYMBOLS
     return FOR_SYMBOLS if symbols else FOR_SENTENCES
