@@ -79,9 +79,7 @@ def test_lines_of_standard_input_are_read_once(foveate: Any, torches: list[bool]
     assert len(torches) == 2
 
 
-def test_what_needs_torch_gets_it(foveate: Any, torches: list[bool], tmp_path: Path) -> None:
-    run = _copied(tmp_path)
-    write_json(run / "config.json", {**read_json(run / "config.json"), "task": "tag"})
+def test_what_needs_torch_gets_it(foveate: Any, torches: list[bool]) -> None:
     commands = (
         ("en-fr", "Yes.", "--precision", "bfloat16"),
         ("en-fr", "Yes.", "--set", "kind=sample"),
@@ -89,13 +87,19 @@ def test_what_needs_torch_gets_it(foveate: Any, torches: list[bool], tmp_path: P
         ("en-fr", "Yes.", "--align", "--layer", "9"),
         ("en-fr", "A long text " * 130),
         ("en-fr", "\ud800"),
-        (run, "Yes."),
-        (tmp_path / "nowhere", "Yes."),
     )
     for count, words in enumerate(commands, start=1):
         said = foveate("translate", *words)
         assert len(torches) == count, words
         assert "Traceback" not in said.err
+
+
+def test_what_is_not_a_run_of_the_task_is_refused_at_once(foveate: Any, torches: list[bool], tmp_path: Path) -> None:
+    run = _copied(tmp_path)
+    write_json(run / "config.json", {**read_json(run / "config.json"), "task": "tag"})
+    assert "is a run of the task tag" in foveate("translate", run, "Yes.").err
+    assert f"{tmp_path / 'nowhere'}" in foveate("translate", tmp_path / "nowhere", "Yes.").err
+    assert not torches
 
 
 def test_a_decision_by_rounding_is_left_to_torch(
@@ -122,7 +126,7 @@ def test_damaged_weights_and_continued_runs_are_left_to_torch(foveate: Any, tmp_
     write_json(run / "model.json", {**final, "step": 300})
     LightTranslator.load(run)
     write_json(run / "model.json", {**final, "stored": ""})
-    _refused(run, "bfloat16")
+    _refused(run, "the type BF16")
     write_json(run / "model.json", final)
     record = read_json(run / "config.json")
     for damaged in (None, "transformer", []):
