@@ -132,6 +132,19 @@ def test_a_sentence_in_flight_is_decoded_as_alone_to_the_bit(config, data):
         assert trip.arrived[sentence] == alone(model, model.start, sentence, config, limits_of(sentence, config))
 
 
+def test_room_is_made_for_the_hypotheses_in_flight_and_not_for_those_that_were_dropped():
+    model = Hashing()
+    flight = Flight[int](model, model.start, BeamConfig(max_length=12), capacity=3)
+    if flight._seats is None:
+        pytest.skip("needs a C++ compiler")
+    for number in range(30):
+        flight.admit([number], [number])
+        for _ in range(3):
+            flight.tick()
+        flight.drop([number])
+        assert flight._seats.longest == 0
+
+
 def test_a_flight_forgets_the_penalties_of_sentences_that_have_left():
     model, config = Hashing(), BeamConfig(max_length=12)
     flight = Flight[int](model, model.start, config, capacity=3)

@@ -232,6 +232,18 @@ def test_sources_outside_of_the_vocabulary_are_refused_and_nothing_changes() -> 
     assert (flight.waiting, flight.flying) == (1, 0)
 
 
+@needs_a_compiler
+def test_sources_longer_than_the_positions_are_refused_and_nothing_changes() -> None:
+    model = built(ENCODER_DECODERS["kernel, learned"], VOCAB, VOCAB, dtype=torch.float32)
+    flight = Flight[list[int]](model, model.start, GREEDY, gather=1, native=model.begin_flight)
+    flight.admit(["longest"], [[5] * 60])
+    flight.tick()
+    flight.admit(["longer"], [[5] * 61])
+    with pytest.raises(ValueError, match="61 tokens"):
+        flight.tick()
+    assert (flight.waiting, flight.flying) == (1, 1)
+
+
 @pytest.mark.parametrize(("name", "config"), journeys(LANGUAGE_MODELS, "gpt"))
 def test_a_language_model_goes_on_in_flight_as_alone(name: str, config: DecodeConfig) -> None:
     model, prompts = built(LANGUAGE_MODELS[name], VOCAB, dtype=torch.float64), sentences()

@@ -140,6 +140,7 @@ class Seats:
         self._of, self.sentences = [self._of[place] for place in going], [self.sentences[place] for place in going]
         self._seats[: len(going)] = self._of
         self._next[: len(going)] = self._next[going]
+        self._measure()
         return (torch.tensor(going, dtype=torch.int64)[:, None] * self.beam + torch.arange(self.beam)).flatten()
 
     def advance(
@@ -214,8 +215,12 @@ class Seats:
         self._of = self._seats[:going].tolist()
         self.sentences = [of[seat] for seat in self._of]
         self._free += done
-        self.longest = int(self._age[self._of].max()) if self._of else 0
+        self._measure()
         return complete
+
+    def _measure(self) -> None:
+        """Find the longest hypotheses again after sentences have left."""
+        self.longest = int(self._age[self._of].max()) if self._of else 0
 
     def _hypotheses(self, of: dict[int, int], seats: Sequence[int]) -> dict[int, list[Hypothesis]]:
         """The complete hypotheses of the sentences in some seats."""

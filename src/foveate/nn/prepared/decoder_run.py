@@ -146,10 +146,19 @@ class SlotRun(DecoderRun):
         return usual and same and embedding.data_ptr() == self._embedding.data_ptr()
 
     def board(self, sources: Sequence[Sequence[int]], places: Sequence[int]) -> None:
-        """Encode sources and begin their sentences, after the others, in free places."""
+        """Encode sources and begin their sentences, after the others, in free places.
+
+        Raises ValueError for a source with more tokens than there are positions, IndexError for an unknown token.
+        """
         lengths = list(map(len, sources))
         tokens, numbers = ctypes.c_int64 * sum(lengths), ctypes.c_int64 * len(sources)
-        self._require_memory(max(lengths))
+        longest = max(lengths)
+        self._require_memory(longest)
+        if longest > len(self._places):  # the kernel would read what lies behind them
+            raise ValueError(
+                f"A source has {longest} tokens, but the model has {len(self._places)} positions. Shorten it, or train "
+                "with a larger position.max_length."
+            )
         self._run.threads = torch.get_num_threads()
         if not self._step.library.run_board(
             *map(ctypes.byref, (self._run, self._encoding.structure, self._input)),
