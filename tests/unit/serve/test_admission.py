@@ -116,3 +116,14 @@ def test_a_service_is_full_from_a_refusal_until_some_is_answered() -> None:
     assert not admission.is_full
     admission.admit(10)
     assert not admission.is_full, "nobody was refused since"
+
+
+def test_texts_without_characters_show_nothing_about_the_rate() -> None:
+    admission = Admission(Limits())
+    admission.begin(100.0)
+    admission.admit(1_000)
+    with pytest.raises(RefusedError):
+        admission.admit(1)
+    admission.measured(0, 0.5)
+    assert admission.is_full
+    assert admission.busy().status == 429

@@ -2,11 +2,13 @@
 
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from foveate.serve.service.hugging_face_shape import FillMask, TokenClassification
+from foveate.serve.service.hugging_face_shape import FillMask, TokenClassification, Translation
 from foveate.serve.service.message import Card
+from foveate.serve.service.refused import RefusedError
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "NOUN")
 
@@ -57,3 +59,14 @@ def test_places_of_words_are_those_in_the_text_as_it_was_sent() -> None:
 def test_gaps_of_no_texts_are_none() -> None:
     card = Card("gaps", "fill", "gaps", "", 1, None, 0, (), 1.0)
     assert FillMask().settings(card, []) == {}
+
+
+def test_a_translator_of_several_languages_is_told_one_and_refuses_other_pairs() -> None:
+    directions = (("en", "fr"), ("de", "en"))
+    card = Card("all", "translate", "all", "", 1, None, 0, ("to",), 1.0, directions=directions)
+    assert Translation(tgt_lang="French").settings(card, ["a"]) == {"to": "fr"}
+    assert Translation(src_lang="de", tgt_lang="en").settings(card, ["a"]) == {"to": "en"}
+    for parameters in (Translation(), Translation(src_lang="en"), Translation(src_lang="de", tgt_lang="fr")):
+        with pytest.raises(RefusedError) as refusal:
+            parameters.settings(card, ["a"])
+        assert refusal.value.status == 422

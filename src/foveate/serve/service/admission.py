@@ -102,8 +102,10 @@ class Admission:
 
     def measured(self, cost: int, seconds: float, together: int = COMPANY) -> None:
         """So much was answered while so many texts were in work. Few together take longer for each: they show how fast
-        the models are at least.
+        the models are at least, and texts without characters show nothing.
         """
+        if not cost:
+            return
         if together < COMPANY and cost < self.rate / self.workers * seconds:
             return
         fade = math.exp2(-seconds / HALF_LIFE)

@@ -45,7 +45,11 @@ class Translation(Parameters, kw_only=True):
         if card.directions:
             if self.tgt_lang is None:
                 raise invalid(f"The run {card.name} writes several languages: name one as tgt_lang.")
-            return {"to": code_of(self.tgt_lang)}
+            source, target = code_of(self.src_lang or ""), code_of(self.tgt_lang)
+            if self.src_lang is not None and (source, target) not in card.directions:
+                known = ", ".join(map("-".join, card.directions))
+                raise invalid(f"The run {card.name} does not translate from {source} into {target}, but {known}.")
+            return {"to": target}
         pair = card.languages or ()
         for code, known in zip((self.src_lang, self.tgt_lang), pair, strict=False):
             if code is not None and code_of(code) != known:

@@ -57,11 +57,13 @@ class _Sampling(msgspec.Struct, kw_only=True):
     n: int | None = 1
     logprobs: bool | int | None = None
     tools: list[Any] | None = None
+    to: str | None = None
+    """Not of that interface: the language that a translator of several languages writes."""
 
     def settings(self, card: Card) -> dict[str, Any]:
         """The settings of a language model; a translator has none of them and is always as probable as it can be."""
         if card.verb == "translate":
-            return {}
+            return settings_of(to=self.to)
         length = self.max_completion_tokens if self.max_tokens is None else self.max_tokens
         return settings_of(
             max_tokens=length, temperature=self.temperature, top_p=self.top_p, seed=self.seed, stop=self.stop
