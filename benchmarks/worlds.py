@@ -94,10 +94,22 @@ def training(folder: Path) -> Callable[[World], object]:
 
 
 def kill_until_done(folder: Path, tally: Tally, kills: int, pause: float, chance: random.Random) -> None:
-    """One run in changing worlds, with a rank or all killed at random moments, until it gets through."""
+    """One run in changing worlds, with a rank or all killed at random moments, until it gets through.
+
+    Nobody is killed before all have met, for which the others would wait as long as a process may take to appear.
+    """
     while True:
-        processes = fork_world(chance.choice(WORLDS), training(folder))
+        meetings, met = os.pipe()
+
+        def work(world: World, met: int = met) -> None:
+            os.write(met, b".")
+            training(folder)(world)
+
+        processes = fork_world(chance.choice(WORLDS), work)
+        os.close(met)
         if tally.kills < kills:
+            for _ in processes:
+                os.read(meetings, 1)
             moment = time.monotonic() + chance.uniform(0, pause)
             inside = chance.random() < 0.6  # wait for a save
             while time.monotonic() < moment or (
@@ -106,6 +118,7 @@ def kill_until_done(folder: Path, tally: Tally, kills: int, pause: float, chance
                 time.sleep(0.0005)
             for process in processes if chance.random() < 0.5 else [chance.choice(processes)]:
                 os.kill(process, signal.SIGKILL)
+        os.close(meetings)
         codes = ends(processes)
         if any(code < 0 for code in codes):
             tally.kills += 1
