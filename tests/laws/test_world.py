@@ -137,6 +137,11 @@ def test_a_rank_that_hangs_is_named(worlds: SimpleNamespace) -> None:
     assert "Rank 1 of 2 has been at an update for 2 seconds while the others wait" in worlds.stderr
 
 
+def test_a_rank_that_the_first_one_has_left_ends_although_it_waits_for_nothing(worlds: SimpleNamespace) -> None:
+    assert worlds.left == [0, 5]
+    assert "Rank 0 of 2 has ended, or its machine is gone." in worlds.stderr
+
+
 def test_ranks_killed_at_random_moments_resume_in_other_worlds_to_the_same_end(worlds: SimpleNamespace) -> None:
     assert "2 kills" in worlds.kills
     assert "Different from one process left alone: nothing." in worlds.kills

@@ -235,6 +235,15 @@ def laws(folder: Path) -> dict[str, Any]:
         folder / "hanging", 2, quick, task=lambda rank: Task(sleep), wait=lambda processes: kill_after(1, processes)
     )
     note("hanging", hanging)
+
+    def leave(world: World) -> None:
+        """The first rank ends, while the second one does nothing that needs a connection."""
+        world.watch(2.0)
+        if world.is_first:
+            os._exit(0)
+        time.sleep(60)
+
+    results["left"] = ends(fork_world(2, leave))
     with contextlib.redirect_stdout(io.StringIO()) as said:
         kill(2, seed=random.randrange(10**6))
     results["kills"] = said.getvalue()

@@ -26,6 +26,7 @@ APPEARANCE = 300.0
 
 
 SILENT = "has not answered for {:g} seconds: it is stopped, or its machine is gone"
+ENDED = "has ended, or its machine is gone"
 
 
 @dataclass
@@ -51,6 +52,8 @@ class Pulse:
         self._ended = threading.Event()
         self._sights = {other: Sight() for other in range(size) if other != rank}
         self._heard = time.monotonic()
+        self._is_left = False
+        """Whether the connection to the first rank has broken."""
         self._threads = [
             threading.Thread(target=work, name="pulse", daemon=True) for work in (self._exchange, self._watch)
         ]
@@ -92,8 +95,9 @@ class Pulse:
                 for other, sight in self._sights.items():
                     if self._store.check([f"pulse/{other}"]):
                         self._see(sight, self._store.get(f"pulse/{other}").decode())
-            except RuntimeError:  # the first rank has ended, which the main thread notices as well
-                self._ended.set()
+            except RuntimeError:  # the main thread notices this as well, unless it computes or waits for another rank
+                self._is_left = True
+                return
             self._heard = time.monotonic()
 
     def _watch(self) -> None:
@@ -129,7 +133,7 @@ class Pulse:
         now, reasons = time.monotonic(), {}
         patience = 0.75 * self.limit  # the rest is for the second between two statements
         if now - self._heard > patience:
-            self._accuse({0: SILENT.format(self.limit)})
+            self._accuse({0: ENDED if self._is_left else SILENT.format(self.limit)})
         for other, sight in self._sights.items():
             if not sight.beat:
                 if now - sight.beaten > max(patience, APPEARANCE):
