@@ -24,7 +24,6 @@ from foveate.errors import UsageError
 from foveate.storage.checkpoint import MODEL, STATE, Checkpoint, Checkpoints, save_final
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import write_json
-from foveate.storage.portion import TensorFiles
 from foveate.storage.symbolic_link import require_unlinked
 from foveate.train import history as past
 from foveate.train.accelerator import repeatable
@@ -366,12 +365,12 @@ class _Run:
         """
         steps, averaged = self.world.once(self._averaged_steps, during="choosing checkpoints"), None
         if steps:
-            self.weights.load([self.checkpoints.files(step) for step in steps], "the average")
+            self.weights.load([self.checkpoints.path(step) / MODEL for step in steps], "the average")
             averaged = self._measure()
         final = self.world.once(lambda: self._final(steps, averaged), during="choosing the final weights")
         tensors = self.weights.whole() if final["checkpoint"] is None else None
         self.world.once(lambda: self._write_final(tensors, **final), during="writing the final weights")
-        self.weights.load([TensorFiles(self.folder / MODEL)], str(self.folder))
+        self.weights.load([self.folder / MODEL], str(self.folder))
         self.weights.release()
         self.model.eval()
         return str(final["weights"])

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -66,11 +67,11 @@ class Replica:
 
         self.world.once(write, during="saving a checkpoint")
 
-    def load(self, files: Sequence[TensorFiles], source: str) -> None:
-        """Takes the mean of the tensors in these files, which `source` names in messages."""
+    def load(self, paths: Sequence[Path], source: str) -> None:
+        """Takes the mean of the tensors in these files (see `TensorFiles`), which `source` names in messages."""
 
         def read() -> None:
-            restore_model(self.model, average(file.whole() for file in files), source=source)
+            restore_model(self.model, average(TensorFiles(path).whole() for path in paths), source=source)
 
         self.world.once(read, during="reading weights")
         self._share()

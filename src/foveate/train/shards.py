@@ -132,15 +132,15 @@ class Shards(Replica):
             return
 
         def read(rank: int) -> None:
-            self._read([TensorFiles(checkpoint.path / MODEL)], checkpoint.path)
+            self._read([checkpoint.path / MODEL], checkpoint.path)
             files = TensorFiles(checkpoint.path / OPTIMISER)
             moments = {name: self._moment(files, name) for name in files}
             restore_optimiser(optimiser, moments, source=checkpoint.path)
 
         self.world.each(read, self.world.size, during="reading the checkpoint")
 
-    def load(self, files: Sequence[TensorFiles], source: str) -> None:
-        self.world.each(lambda rank: self._read(files, source), self.world.size, during="reading weights")
+    def load(self, paths: Sequence[Path], source: str) -> None:
+        self.world.each(lambda rank: self._read(paths, source), self.world.size, during="reading weights")
 
     def save(
         self,
@@ -274,7 +274,8 @@ class Shards(Replica):
         place = self._places.get(key.rpartition("/")[0])
         return _rows_of(files, key, place)
 
-    def _read(self, files: Sequence[TensorFiles], source: Path | str) -> None:
+    def _read(self, paths: Sequence[Path], source: Path | str) -> None:
+        files = map(TensorFiles, paths)
         own = {**{name: rows.data for name, rows in self._rows.items()}, **self._buffers()}
         tensors = average({name: _rows_of(each, name, self._places.get(name)) for name in each} for each in files)
         copy_tensors(own, tensors, retired=getattr(self.model, "retired", ()), source=source)
