@@ -168,9 +168,7 @@ class Updater:
                 )
             else:
                 raise
-            problem = UsageError(words)
-            problem.shared = True
-            raise problem from error
+            raise UsageError(words) from error  # not shared: the others may have no such batch
 
     def _loss(self, batch: Any, index: int) -> Loss:
         reseed(self.device, noise_seed(self.config.seed, index))
