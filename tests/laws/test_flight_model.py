@@ -223,6 +223,16 @@ def test_a_flight_in_c_goes_on_with_new_weights_and_gives_back_what_it_grew_by()
 
 
 @needs_a_compiler
+@pytest.mark.parametrize("side", ["position", "target_position"])
+def test_a_flight_in_c_goes_on_with_new_positions(side: str) -> None:
+    model = built(ENCODER_DECODERS["kernel, learned"], VOCAB, VOCAB, dtype=torch.float32)
+    with torch.no_grad():
+        run = model.begin_flight(3, 2)
+        getattr(model, side).weight.mul_(2.0)
+        assert model.begin_flight(3, 2, run) is not run
+
+
+@needs_a_compiler
 def test_sources_outside_of_the_vocabulary_are_refused_and_nothing_changes() -> None:
     model = built(ENCODER_DECODERS["kernel, sinusoidal"], VOCAB, VOCAB, dtype=torch.float32)
     flight = Flight[list[int]](model, model.start, GREEDY, native=model.begin_flight)

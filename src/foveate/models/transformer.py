@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -17,6 +17,7 @@ from foveate.attention.mechanism import shortest
 from foveate.attention.record import is_recording
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq
+from foveate.models.transformer_kernel import Encoding, Prepared, WholeStep, has_methods_of, reads_as_defined
 from foveate.models.transformer_state import (
     TransformerState,
     joined_states,
@@ -33,7 +34,6 @@ from foveate.nn.int8 import Int8Weight
 from foveate.nn.linear_layer import Linear, PackedWeight, may_pack, packed_product
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
-from foveate.nn.origin import Origin, is_plain
 from foveate.nn.packing import Packing
 from foveate.nn.past import (
     ROOM_STEP,
@@ -47,7 +47,7 @@ from foveate.nn.past import (
 from foveate.nn.position_vector import PositionConfig, SinusoidalConfig, UnitInterval
 from foveate.nn.prepared.decoder_run import LARGEST, DecoderRun, SlotRun
 from foveate.nn.prepared.flat_block import FlatBlock, FlatBlocks, Sight
-from foveate.nn.prepared.flat_encoder import EncoderPass, FlatEncoderBlock
+from foveate.nn.prepared.flat_encoder import EncoderPass
 from foveate.nn.prepared.flat_step import DecoderStep
 from foveate.nn.ran import RANConfig, RANEncoder
 from foveate.nn.transformer_block import BlockConfig, DecoderBlock, EncodedTokens, EncoderBlock
@@ -134,8 +134,8 @@ class Transformer(Seq2Seq[TransformerState]):
         self.output_weight = nn.Parameter(torch.empty(target_vocab, model_dim)) if config.share == "none" else None
         if self.output_weight is not None:
             nn.init.normal_(self.output_weight, std=model_dim**-0.5)
-        self._packed, self._flat, self._whole = PackedWeight(), FlatBlocks(), _WholeStep()
-        self._encoding = _Encoding()
+        self._packed, self._flat, self._whole = PackedWeight(), FlatBlocks(), WholeStep(Transformer)
+        self._encoding = Encoding(Transformer)
         self._int8_output, self.int8 = Int8Weight(), False
         self.output_bias = nn.Parameter(torch.zeros(target_vocab)) if config.output_bias else None
 
@@ -217,14 +217,14 @@ class Transformer(Seq2Seq[TransformerState]):
             layer.int8 = active
         self.int8 = active
 
-    def prepared(self) -> "Prepared":
+    def prepared(self) -> Prepared:
         """The kernels and weights by which states without gradients are started and stepped."""
         plain = not torch.is_grad_enabled() and not self.training
         flat = self._flat.of(self._decoder) if plain else None
         whole = None if flat is None else self._whole.of(self, flat)
         return Prepared(flat, whole, None if whole is None else self._encoding.of(self, whole))
 
-    def start(self, source: Batch, beam: int = 1, prepared: "Prepared | None" = None) -> TransformerState:
+    def start(self, source: Batch, beam: int = 1, prepared: Prepared | None = None) -> TransformerState:
         """`prepared` spares the question whether any part of the model has changed since."""
         source = source.widened(ROOM_STEP)
         flat, whole, encoding = self.prepared() if prepared is None else prepared
@@ -287,7 +287,7 @@ class Transformer(Seq2Seq[TransformerState]):
         them.
         """
         whole, clock = state.whole, state.clock
-        own = type(self).step is Transformer.step and "step" not in self.__dict__
+        own = has_methods_of(Transformer, self, "step")
         fresh = state.slots is None and clock.rows is None and clock.latest == 0
         if whole is None or not own or not fresh or torch.is_grad_enabled() or self.training or is_recording():
             return None
@@ -303,7 +303,7 @@ class Transformer(Seq2Seq[TransformerState]):
         knows them.
         """
         _, whole, encoding = self.prepared()
-        if whole is None or encoding is None or not _reads_as_defined(self) or is_recording():
+        if whole is None or encoding is None or not reads_as_defined(Transformer, self) or is_recording():
             return None
         embedding = self.source_embedding.weight.detach()
         if embedding.dtype != whole.dtype:
@@ -346,97 +346,10 @@ class Transformer(Seq2Seq[TransformerState]):
         return dropout(x, self.dropout, self.training)
 
 
-class Prepared(NamedTuple):
-    """Copies of a model's weights for the kernels, valid until the weights change."""
-
-    flat: tuple[FlatBlock, ...] | None
-    whole: DecoderStep | None
-    encoding: EncoderPass | None
-
-
-class _WholeStep:
-    """A decoder's step as one kernel, prepared on first use and again after any part of the decoder has changed."""
-
-    def __init__(self) -> None:
-        self._origin = Origin()
-        self._step: DecoderStep | None = None
-
-    def of(self, model: Transformer, flat: tuple[FlatBlock, ...]) -> DecoderStep | None:
-        """The prepared step; None if the kernel does not support the decoder."""
-        embedding, norm, output = model.target_embedding, model.decoder_norm, model.output_table
-        if self._origin.changes_to(flat, embedding, norm, output, model.output_bias, model.model_dim):
-            self._step = None
-            if _is_usual(model) and not DecoderStep.refuses(flat, embedding.weight, output):
-                last = norm if isinstance(norm, nn.LayerNorm) else None
-                scale = math.sqrt(model.model_dim)
-                weights = embedding.weight.detach(), scale, last, output.detach(), model.output_bias
-                self._step = DecoderStep(flat, *weights)
-        return self._step
-
-    def __deepcopy__(self, memo: object) -> "_WholeStep":
-        return _WholeStep()
-
-    def __reduce__(self) -> tuple[type["_WholeStep"], tuple[()]]:
-        return _WholeStep, ()
-
-
-class _Encoding:
-    """An encoder as one kernel, prepared on first use and again after any part of the encoder has changed."""
-
-    def __init__(self) -> None:
-        self._origin = Origin()
-        self._pass: EncoderPass | None = None
-
-    def of(self, model: Transformer, whole: DecoderStep) -> EncoderPass | None:
-        """The prepared encoder; None if the kernel does not support it."""
-        encoder, norm = model.encoder, model.encoder_norm
-        if self._origin.changes_to(whole, encoder, norm):
-            self._pass = None
-            flat = [] if isinstance(encoder, RANEncoder) else list(map(FlatEncoderBlock.of, encoder))
-            blocks = [block for block in flat if block is not None]
-            own = type(model).encode is Transformer.encode and "encode" not in model.__dict__
-            plain = is_plain(norm, nn.Identity) or (
-                is_plain(norm, nn.LayerNorm) and None not in (norm.weight, norm.bias)
-            )
-            if own and plain and len(blocks) == len(flat) and not EncoderPass.refuses(blocks, model._decoder, whole):
-                last = norm if isinstance(norm, nn.LayerNorm) else None
-                self._pass = EncoderPass(blocks, last, model._decoder, whole)
-        return self._pass
-
-    def __deepcopy__(self, memo: object) -> "_Encoding":
-        return _Encoding()
-
-    def __reduce__(self) -> tuple[type["_Encoding"], tuple[()]]:
-        return _Encoding, ()
-
-
 def _first(position: nn.Module, most: int | None, count: int) -> Float[Tensor, "at_most_count model_dim"]:
     """The vectors of the first positions, of those that a model has."""
     vectors: Tensor = position(torch.arange(min(count, most or count)))
     return vectors
-
-
-def _reads_as_defined(model: Transformer) -> bool:
-    """Whether the encoder's input is that of the class: embeddings of tokens at positions that no length changes."""
-    names, embedding = ("step", "start", "_embed", "_embedded"), model.source_embedding
-    own = all(getattr(type(model), name) is getattr(Transformer, name) for name in names)
-    usual = is_plain(embedding, nn.Embedding) and embedding.max_norm is None
-    return own and usual and not isinstance(model.position, UnitInterval) and not model.__dict__.keys() & names
-
-
-def _is_usual(model: Transformer) -> bool:
-    """Whether the parts around the blocks are those that the kernel computes, without hooks and replaced parts."""
-    embedding, norm = model.target_embedding, model.decoder_norm
-    own = (type(model)._embed, type(model).logits) == (Transformer._embed, Transformer.logits)
-    plain_norm = is_plain(norm, nn.LayerNorm) and None not in (norm.weight, norm.bias)
-    return (
-        own
-        and "logits" not in model.__dict__
-        and is_plain(embedding, nn.Embedding)
-        and embedding.max_norm is None
-        and (plain_norm or is_plain(norm, nn.Identity))
-        and not any(weight.is_inference() for weight in (embedding.weight, model.output_table))
-    )
 
 
 def _standing(state: TransformerState, clock: Clock) -> tuple[Positions, Positions]:

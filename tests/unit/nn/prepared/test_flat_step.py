@@ -88,7 +88,7 @@ def test_every_step_gives_the_teacher_forced_logits(design: str, beam: int, call
 def test_in_bfloat16_it_errs_no_more_than_the_blocks_do(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exact, model = stepped(built(design), 7), built(design, torch.bfloat16)
     ours = stepped(model, 7)
-    monkeypatch.setattr("foveate.models.transformer._WholeStep.of", lambda *_: None)
+    monkeypatch.setattr("foveate.models.transformer_kernel.WholeStep.of", lambda *_: None)
     assert (ours - exact).norm() <= 1.1 * (stepped(model, 7) - exact).norm()
 
 
@@ -131,7 +131,7 @@ def test_looking_changes_no_bit_and_sees_what_the_blocks_see(design: str, monkey
     unwatched = stepped(model)
     with record(model) as recording:
         assert torch.equal(stepped(model), unwatched)
-    monkeypatch.setattr("foveate.models.transformer._WholeStep.of", lambda *_: None)
+    monkeypatch.setattr("foveate.models.transformer_kernel.WholeStep.of", lambda *_: None)
     with record(model) as expected:
         stepped(model)
     assert len(recording) == len(expected) > 0

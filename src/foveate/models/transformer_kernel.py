@@ -1,0 +1,110 @@
+"""Copies of a Transformer's weights for the kernels of a whole step and a whole encoder, valid until weights change."""
+
+import math
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from foveate.nn.origin import Origin, is_plain
+from foveate.nn.position_vector import UnitInterval
+from foveate.nn.prepared.flat_block import FlatBlock
+from foveate.nn.prepared.flat_encoder import EncoderPass, FlatEncoderBlock
+from foveate.nn.prepared.flat_step import DecoderStep
+from foveate.nn.ran import RANEncoder
+
+
+class Prepared(NamedTuple):
+    """Copies of a model's weights for the kernels, valid until the weights change."""
+
+    flat: tuple[FlatBlock, ...] | None
+    whole: DecoderStep | None
+    encoding: EncoderPass | None
+
+
+class WholeStep:
+    """A decoder's step as one kernel, prepared on first use and again after any part of the decoder has changed."""
+
+    def __init__(self, definition: type[nn.Module]) -> None:
+        """`definition` is the class whose computation the kernel knows; subclasses may have another."""
+        self._definition, self._origin = definition, Origin()
+        self._step: DecoderStep | None = None
+
+    def of(self, model: Any, flat: tuple[FlatBlock, ...]) -> DecoderStep | None:
+        """The prepared step; None if the kernel does not support the decoder."""
+        embedding, norm, output = model.target_embedding, model.decoder_norm, model.output_table
+        if self._origin.changes_to(flat, embedding, norm, output, model.output_bias, model.model_dim):
+            self._step = None
+            if self._serves(model) and not DecoderStep.refuses(flat, embedding.weight, output):
+                last = norm if isinstance(norm, nn.LayerNorm) else None
+                scale = math.sqrt(model.model_dim)
+                weights = embedding.weight.detach(), scale, last, output.detach(), model.output_bias
+                self._step = DecoderStep(flat, *weights)
+        return self._step
+
+    def _serves(self, model: Any) -> bool:
+        """Whether the parts around the blocks are those that the kernel computes, without hooks and replaced parts."""
+        weights = model.target_embedding.weight, model.output_table
+        return (
+            has_methods_of(self._definition, model, "_embed", "logits")
+            and _is_plain_embedding(model.target_embedding)
+            and _is_plain_norm(model.decoder_norm)
+            and not any(weight.is_inference() for weight in weights)
+        )
+
+    def __deepcopy__(self, memo: object) -> "WholeStep":
+        return WholeStep(self._definition)
+
+    def __reduce__(self) -> tuple[type["WholeStep"], tuple[type[nn.Module]]]:
+        return WholeStep, (self._definition,)
+
+
+class Encoding:
+    """An encoder as one kernel, prepared on first use and again after any part of the encoder has changed."""
+
+    def __init__(self, definition: type[nn.Module]) -> None:
+        """As of `WholeStep`."""
+        self._definition, self._origin = definition, Origin()
+        self._pass: EncoderPass | None = None
+
+    def of(self, model: Any, whole: DecoderStep) -> EncoderPass | None:
+        """The prepared encoder; None if the kernel does not support it."""
+        encoder, norm = model.encoder, model.encoder_norm
+        # Batches in flight keep vectors of positions as long as they have the same encoder.
+        if self._origin.changes_to(whole, encoder, norm, model.position, model.target_position):
+            self._pass = None
+            flat = [] if isinstance(encoder, RANEncoder) else list(map(FlatEncoderBlock.of, encoder))
+            blocks = [block for block in flat if block is not None]
+            usual = has_methods_of(self._definition, model, "encode") and _is_plain_norm(norm)
+            decoder = tuple(model.decoder)
+            if usual and len(blocks) == len(flat) and not EncoderPass.refuses(blocks, decoder, whole):
+                last = norm if isinstance(norm, nn.LayerNorm) else None
+                self._pass = EncoderPass(blocks, last, decoder, whole)
+        return self._pass
+
+    def __deepcopy__(self, memo: object) -> "Encoding":
+        return Encoding(self._definition)
+
+    def __reduce__(self) -> tuple[type["Encoding"], tuple[type[nn.Module]]]:
+        return Encoding, (self._definition,)
+
+
+def has_methods_of(definition: type[nn.Module], model: nn.Module, *names: str) -> bool:
+    """Whether neither a subclass nor the model itself has replaced these methods."""
+    own = all(getattr(type(model), name) is getattr(definition, name) for name in names)
+    return own and model.__dict__.keys().isdisjoint(names)
+
+
+def reads_as_defined(definition: type[nn.Module], model: Any) -> bool:
+    """Whether the encoder's input is that of the class: embeddings of tokens at positions that no length changes."""
+    own = has_methods_of(definition, model, "step", "start", "_embed", "_embedded")
+    return own and _is_plain_embedding(model.source_embedding) and not isinstance(model.position, UnitInterval)
+
+
+def _is_plain_embedding(embedding: Any) -> bool:
+    """Whether a layer looks vectors up and does nothing else."""
+    return is_plain(embedding, nn.Embedding) and embedding.max_norm is None
+
+
+def _is_plain_norm(norm: Any) -> bool:
+    usual = is_plain(norm, nn.LayerNorm) and None not in (norm.weight, norm.bias)
+    return usual or is_plain(norm, nn.Identity)
