@@ -1,6 +1,8 @@
 """`--processes` trains a run in several processes, which begin again when one is killed; refusals name the setting."""
 
+import itertools
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -8,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 from torch.distributed.run import parse_args
 
 from foveate import machine
 from foveate.cli import resume, supervision
 from foveate.cli.program import build_parser
-from foveate.storage.manifest import file_digest
+from foveate.storage.checkpoint import FINAL, MODEL, OPTIMISER, STATE
+from foveate.storage.manifest import file_digest, sealed_folder
+from foveate.storage.portion import Portion, portion_name, write_portions
+from foveate.storage.tensor import read_tensors
 from foveate.train import world
 from foveate.train.world import World
 
@@ -70,6 +76,48 @@ def test_a_killed_process_begins_again_and_an_interrupted_run_ends_like_one_proc
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert foveate("resume", together).code == 0
     assert file_digest(together / "model.safetensors") == file_digest(alone / "model.safetensors")
+
+
+def divide(checkpoint: Path) -> None:
+    """Replaces a checkpoint by that of two processes with parts of the model."""
+    tensors = {name: read_tensors(checkpoint / name) for name in (MODEL, OPTIMISER)}
+    with sealed_folder(checkpoint) as folder:
+        shutil.copy(checkpoint / STATE, folder)
+        for name, number in itertools.product(tensors, range(2)):
+            parts = {key: part for key, tensor in tensors[name].items() for part in half(tensor, number)}
+            write_portions(folder / portion_name(name, number, 2), parts)
+
+
+def half(tensor: Tensor, number: int) -> list[Portion]:
+    """The rows of one of two processes; a tensor without rows belongs to the first one."""
+    if not tensor.ndim:
+        return [] if number else [Portion.all_of(tensor)]
+    middle = (len(tensor) + 1) // 2
+    rows = tensor[middle:] if number else tensor[:middle]
+    return [Portion(rows.contiguous(), middle * number, tensor.shape)]
+
+
+def test_commands_read_what_several_processes_have_saved_in_parts_as_if_it_were_whole(
+    foveate: Any, corpus: Path, trained: Path, run: Path, tmp_path: Path
+) -> None:
+    few = [tmp_path / name for name in ("source.txt", "target.txt")]
+    for path in few:
+        path.write_text("".join((corpus / path.name).read_text().splitlines(keepends=True)[:5]))
+    for name in (MODEL, FINAL):
+        (run / name).unlink()
+    whole = Path(shutil.copytree(run, tmp_path / "whole"))
+    for checkpoint in list((run / "checkpoints").iterdir()):
+        divide(checkpoint)
+    for words in (("translate", "a b c", "--n-best", 2), ("evaluate", "--source", few[0], "--target", few[1])):
+        said = [foveate(words[0], folder, *words[1:]) for folder in (run, whole)]
+        assert (said[0].code, said[0].out) == (0, said[1].out)
+    assert foveate("resume", run).code == 0
+    assert file_digest(run / MODEL) == file_digest(trained / MODEL)
+    for folder in (run, whole):
+        said = foveate("resume", folder, SET, "train.steps=123")
+        assert said.code == 0, said.err
+    assert file_digest(run / MODEL) == file_digest(whole / MODEL)
+    assert file_digest(run / MODEL) != file_digest(trained / MODEL)
 
 
 def test_more_processes_than_batches_are_refused_before_the_data_are_read(
