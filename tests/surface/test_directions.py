@@ -77,11 +77,13 @@ def test_commands_name_the_language(foveate: Any, several: Path, table: Path, tm
     assert json.loads(scored.out)["chrF2"]["value"] > 50
 
 
-def test_a_service_is_told_the_language(several: Path) -> None:
+def test_a_service_is_told_the_language(several: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: Served = ServedTranslator(Translator.load(several), several)
     assert [each.value["text"] for each in served.answer(["a b c"], {"to": "up"})] == ["A B C"]
     assert served.answer(["a b c"], {"to": "next"})[0].value["text"] == "b c d"
     assert served.explain("a b c", {"to": "next"})["columns"][0] == "<2next>"
+    monkeypatch.setattr(Translator, "trace", None)  # the sample is traced once for all languages
+    assert served.explain("a b c", {"to": "up"})["columns"][0] == "<2up>"
     assert served.flight() is None
     with pytest.raises(UsageError, match="to is the language to write, one of next, up, got None"):
         served.answer(["a b c"], {})

@@ -73,7 +73,7 @@ class ServedTranslator(Served):
             return super().explain(text, settings)
         own = copy(self)
         own.reader = cast(Translator, self._paragraphs(settings).translator)
-        own._readers = {}
+        own._readers, own.pattern = {}, self.pattern  # the sites are those of every language
         return own.explain(text, {name: value for name, value in settings.items() if name != "to"})
 
     def flight(self) -> "ServedFlight | None":
