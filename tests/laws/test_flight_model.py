@@ -24,6 +24,7 @@ from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, DecodeConfig, Flight, GreedyConfig, Limits, SampleConfig, beam_size, decode
 from foveate.decode.seat import kernels
 from foveate.errors import UsageError
+from foveate.machine.memory import Reserve, resident
 from foveate.models import BahdanauConfig, FixedContextConfig, LlamaConfig, LuongConfig, TransformerConfig
 from foveate.models.gpt import GPTConfig
 from foveate.models.ran_language_model import RANLanguageModelConfig
@@ -220,6 +221,35 @@ def test_a_flight_in_c_goes_on_with_new_weights_and_gives_back_what_it_grew_by()
         later.require_room(65)
         assert model.begin_flight(3, 2, later) is not later
     assert model.begin_flight(3, 2) is None  # with gradients
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("way", ["land", "drop"])
+def test_memory_of_long_sources_is_released_when_nothing_is_in_flight(way: str) -> None:
+    model = built(ENCODER_DECODERS["kernel, sinusoidal"], VOCAB, VOCAB, dtype=torch.float32)
+    flight = Flight[list[int]](model, model.start, GREEDY, gather=1, native=model.begin_flight)
+    for length, stays in ((20, True), (200, False)):
+        flight.admit(["source"], [[5] * length])
+        flight.tick()
+        assert flight._run is not None
+        while way == "land" and flight.flying:
+            flight.tick()
+        flight.drop(["source"])
+        assert (flight._run is not None) == stays
+
+
+@needs_a_compiler
+def test_the_kernel_gives_back_what_many_tokens_have_needed() -> None:
+    model = built(ENCODER_DECODERS["kernel, sinusoidal"], VOCAB, VOCAB, dtype=torch.float32)
+    sources = [[5] * 60] * 2000  # 15 MB of vectors
+
+    def memory(count: int) -> int:
+        with torch.no_grad():
+            model.begin_flight(count, 1).board(sources[:count], range(count))
+        Reserve()  # gives free pages back to the system
+        return resident()
+
+    assert memory(10) + 8e6 > memory(2000)
 
 
 @needs_a_compiler

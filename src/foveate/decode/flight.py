@@ -169,7 +169,10 @@ class Flight(Generic[Source]):
         self._numbers = {number: name for number, name in self._numbers.items() if number not in numbers}
         if self._seats is not None:
             rows = self._seats.drop(numbers)
-            return self._go_on(rows) if self._run is None else self._run.keep(rows)
+            if self._run is None:
+                return self._go_on(rows)
+            self._run.keep(rows)
+            return self._rest()
         assert self._running is not None
         places = [place for place, number in enumerate(self._running.sentence.tolist()) if number not in numbers]
         self._keep(torch.tensor(places, dtype=torch.int64, device=self._running.sentence.device))
@@ -194,7 +197,13 @@ class Flight(Generic[Source]):
             if name is not None:
                 self._names.discard(name)
                 arrivals.append(Arrival(name, hypotheses))
+        self._rest()
         return arrivals
+
+    def _rest(self) -> None:
+        """Release what steps in C have grown by when nothing is in flight any more."""
+        if not self._numbers and self._run is not None and self._run.has_grown:
+            self._run = None
 
     def _boards(self) -> bool:
         """Whether sentences that wait are started now."""

@@ -141,9 +141,13 @@ class SlotRun(DecoderRun):
 
     def serves(self, step: DecoderStep, encoding: EncoderPass, embedding: Float[Tensor, "vocab model_dim"]) -> bool:
         """Whether this can go on with these weights; not if it has grown, so that its memory is released."""
-        usual = self.room == self.memory[0].key.shape[2] == ROOM
         same = step is self._step and encoding is self._encoding
-        return usual and same and embedding.data_ptr() == self._embedding.data_ptr()
+        return not self.has_grown and same and embedding.data_ptr() == self._embedding.data_ptr()
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether long sources or hypotheses have needed more than the usual memory."""
+        return max(self.room, self.memory[0].key.shape[2]) > ROOM
 
     def board(self, sources: Sequence[Sequence[int]], places: Sequence[int]) -> None:
         """Encode sources and begin their sentences, after the others, in free places.

@@ -101,6 +101,13 @@ static void embed(const Input& input, const int64_t* ids, int64_t count, int64_t
     for (int64_t i = 0; i < count * width; i += LANES) store(x + i, rounded(load(x + i) + take(input.positions, half, i)));
 }
 
+constexpr size_t USUAL = 1 << 23;  // bytes of scratch memory that stay for the next call
+
+template <class Number>
+static void give_back(std::vector<Number>& room) {
+    if (room.capacity() * sizeof(Number) > USUAL) std::vector<Number>().swap(room);
+}
+
 extern "C" {
 
 // The most tokens that are encoded together.
@@ -196,6 +203,7 @@ int64_t run_board(
     encode(encoder, x.data(), starts.data(), sentences, places, kept.data(), run->rows.memory_room, work.data(),
            rounded.data(), nullptr, run->threads);
     run_join(run, places, lengths, sentences);
+    give_back(x), give_back(work), give_back(rounded);
     return 1;
 }
 }
