@@ -95,7 +95,7 @@ def file_digest(path: Path) -> str:
 def _seal(folder: Path, known: Mapping[str, str]) -> None:
     body = "".join(
         f"{known.get(path.name) or file_digest(path)} {path.stat().st_size} {path.name}\n"
-        for path in sorted(folder.iterdir())
+        for path in sorted({*folder.iterdir(), *(folder / name for name in known)})
     )
     (folder / MANIFEST).write_text(f"{hashlib.sha256(body.encode()).hexdigest()}\n{body}", encoding="utf-8")
 

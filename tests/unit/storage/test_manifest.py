@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from foveate.errors import SetupError
 from foveate.storage.manifest import MANIFEST, DamagedError, read_json, sealed_folder, verify, write_json
 
 
@@ -13,6 +14,15 @@ def sealed(tmp_path: Path) -> Path:
         (folder / "a.txt").write_text("one")
         (folder / "b c.txt").write_text("two")
     return tmp_path / "sealed"
+
+
+def test_a_file_that_another_process_should_have_written_is_missed_before_the_folder_appears(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SetupError, match="sealed cannot be written"),
+        sealed_folder(tmp_path / "sealed", digests={"b.txt": "0" * 64}) as folder,
+    ):
+        (folder / "a.txt").write_text("one")
+    assert not list(tmp_path.iterdir())
 
 
 def refusal(folder: Path) -> str:
