@@ -129,6 +129,7 @@ def _world(arguments: argparse.Namespace, costs: Any, config: Any) -> Any:
         processes=arguments.processes,
         accumulate=train.accumulate,
         reduction=train.reduction,
+        sharding=train.sharding,
         tokens=arguments.tokens or float(train.steps * train.accumulate * costs.probe.tokens),
         device=world_plan.DEVICES.get(device),
         name=device or "this machine",

@@ -8,6 +8,9 @@ An update sums the gradients of `train.accumulate` batches. Of p processes, each
 Over several machines the same is done within each machine first, and then by every device with its share of the bytes
 over its own network card. The sum is assumed to begin when the backward pass has ended.
 
+Where each process holds rows of the model (`train.sharding`), half of that is sent to gather weights or to sum gradients
+to their rows: `moments` does each once an update, `full` gathers twice and sums once for each batch.
+
 Reference: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3.
 """
 
@@ -99,6 +102,7 @@ class WorldPlan:
     name: str = "this machine"
     cores: int = 1
     """Cores of this machine for each thread of a process."""
+    sharding: str = "replicate"
 
     def __post_init__(self) -> None:
         require_batches(self.processes, self.accumulate)
@@ -120,13 +124,19 @@ class WorldPlan:
         return max(self.costs.flops / (share * self.device.flops), self.device.launch)
 
     @property
+    def _division(self) -> str:
+        """The sharding, which one process ignores."""
+        return self.sharding if self.processes > 1 else "replicate"
+
+    @property
     def _conversion(self) -> float:
         """Seconds in which a gradient becomes integers."""
         return CONVERSION * self.costs.parameters * (self.reduction == "exact" and self.accumulate > 1)
 
     @property
     def sum_seconds(self) -> float:
-        return summing(self.costs.parameters, self.processes, self.reduction, self.device)
+        seconds = summing(self.costs.parameters, self.processes, self.reduction, self.device)
+        return 1.5 * self.batches * seconds if self._division == "full" else seconds
 
     def hours(self, used: float | None = None) -> float:
         """The whole training, without validations and checkpoints."""
@@ -138,8 +148,14 @@ class WorldPlan:
 
     @property
     def memory(self) -> int:
-        """Bytes on each device for weights, gradients, moments and the sum; activations come on top."""
-        return (16 + (GATHERED[self.reduction] if self.accumulate > 1 else 0)) * self.costs.parameters
+        """Bytes on each device for weights, gradients, moments and the sum; activations come on top, and with `full`
+        the weights of a block.
+        """
+        if self._division != "replicate":
+            whole, divided = (8, 12) if self._division == "moments" else (0, 16)
+            return whole * self.costs.parameters + math.ceil(divided * self.costs.parameters / self.processes)
+        is_added = self.processes > 1 or (self.reduction == "exact" and self.accumulate > 1)
+        return (16 + (GATHERED[self.reduction] if is_added else 0)) * self.costs.parameters
 
     @property
     def checkpoint(self) -> tuple[int, float]:
@@ -154,8 +170,11 @@ class WorldPlan:
         rows = [
             ("updates", f"{self.updates:,} of {counted(self.accumulate, 'batch')}, {each:,} {probe.unit}"),
             ("compute", f"{self.batches * batch:,.1f} ms an update: {self.batches} × {batch:,.1f} ms"),
-            ("communication", f"{1e3 * self.sum_seconds:,.1f} ms an update, {self.reduction} sums"),
-            ("memory", f"{self.memory / 2**30:,.1f} GiB for weights, gradients, moments and sums; activations on top"),
+            ("communication", f"{1e3 * self.sum_seconds:,.1f} ms an update, {self._sent}"),
+            (
+                "memory",
+                f"{self.memory / 2**30:,.1f} GiB for weights, gradients, moments and sums; {self._above} on top",
+            ),
             ("checkpoint", f"{size / 2**30:,.2f} GiB, {saving:,.1f} s"),
             ("speed", f"{self.tokens_per_second:,.0f} {probe.unit} a second"),
             ("time", f"{_time(self.hours())}{self._range()}, without validations and checkpoints"),
@@ -170,8 +189,18 @@ class WorldPlan:
         least, _, most = self.device.used
         return f" ({_time(self.hours(most))} at {_share(most)}, {_time(self.hours(least))} at {_share(least)})"
 
+    @property
+    def _sent(self) -> str:
+        divided = {"moments": "weights and gradients", "full": "weights twice and gradients for each batch"}
+        return divided.get(self._division, f"{self.reduction} sums")
+
+    @property
+    def _above(self) -> str:
+        return "activations and a block's weights" if self._division == "full" else "activations"
+
     def _assumptions(self, device: Device | None) -> list[str]:
-        sent = f"{GATHERED[self.reduction]} bytes a parameter, sent when the backward pass has ended, at "
+        when = "for which batches wait" if self._division == "full" else "sent when the backward pass has ended"
+        sent = f"{GATHERED[self.reduction]} bytes a parameter, {when}, at "
         saved = f"checkpoints are written at {DISK / 1e9:g} GB/s, and digested at {DIGEST / 1e9:g} GB/s"
         if device is None:
             cores = "a core for each thread" if self.processes <= self.cores else f"{self.processes} share {self.cores}"

@@ -84,8 +84,19 @@ def test_memory_and_checkpoints_count_every_parameter() -> None:
     plan = planned(8, 8_000, "exact")
     assert plan.memory == (16 + 8) * TRANSLATOR
     assert dataclasses.replace(plan, processes=1, accumulate=1).memory == 16 * TRANSLATOR
+    assert dataclasses.replace(plan, processes=1, reduction="fast").memory == 16 * TRANSLATOR
     size, seconds = plan.checkpoint
     assert (size, seconds) == (12 * TRANSLATOR, pytest.approx(0.78 + 0.78 / 1.85))
+
+
+def test_divided_models_take_less_memory_and_send_more() -> None:
+    whole = planned(8, 8_000, "fast", accumulate=16)
+    moments, full = (dataclasses.replace(whole, sharding=sharding) for sharding in ("moments", "full"))
+    assert [plan.memory / TRANSLATOR for plan in (whole, moments, full)] == [16 + 4, 8 + 12 / 8, 16 / 8]
+    assert moments.sum_seconds == whole.sum_seconds
+    assert full.sum_seconds == 3 * whole.sum_seconds  # half of a sum three times, for each of two batches
+    assert dataclasses.replace(full, processes=1).memory == 16 * TRANSLATOR
+    assert "weights twice and gradients for each batch" in str(full)
 
 
 def test_more_processes_than_batches_are_refused() -> None:
