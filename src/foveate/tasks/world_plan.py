@@ -8,8 +8,8 @@ An update sums the gradients of `train.accumulate` batches. Of p processes, each
 Over several machines the same is done within each machine first, and then by every device with its share of the bytes
 over its own network card. The sum is assumed to begin when the backward pass has ended.
 
-Where each process holds rows of the model (`train.sharding`), half of that is sent to gather weights or to sum gradients
-to their rows: `moments` does each once an update, `full` gathers twice and sums once for each batch.
+Where each process holds rows of the model (`train.sharding`), half of that is sent to gather weights, or to sum
+gradients to their rows: `moments` does each once an update, `full` gathers twice and sums once for each batch.
 
 Reference: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3.
 """
