@@ -62,9 +62,10 @@ def test_gaps_of_no_texts_are_none() -> None:
 
 
 def test_a_translator_of_several_languages_is_told_one_and_refuses_other_pairs() -> None:
-    directions = (("en", "fr"), ("de", "en"))
+    directions = (("en", "fr"), ("de", "en"), ("en", "pt_BR"))
     card = Card("all", "translate", "all", "", 1, None, 0, ("to",), 1.0, directions=directions)
     assert Translation(tgt_lang="French").settings(card, ["a"]) == {"to": "fr"}
+    assert Translation(src_lang="en", tgt_lang="pt_BR").settings(card, ["a"]) == {"to": "pt_BR"}
     assert Translation(src_lang="de", tgt_lang="en").settings(card, ["a"]) == {"to": "en"}
     for parameters in (Translation(), Translation(src_lang="en"), Translation(src_lang="de", tgt_lang="fr")):
         with pytest.raises(RefusedError) as refusal:

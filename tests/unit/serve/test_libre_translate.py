@@ -47,12 +47,12 @@ def test_the_only_translator_answers_all_pairs_if_its_languages_are_unknown() ->
 
 def test_a_run_of_several_directions_answers_each_of_them() -> None:
     many = Card(
-        "mine", "translate", "mine", "", 1, None, 0, (), 1.0, directions=(("en", "fa"), ("fa", "en"), ("de", "en"))
+        "mine", "translate", "mine", "", 1, None, 0, (), 1.0, directions=(("en", "fa"), ("pt_BR", "en"), ("de", "en"))
     )
-    for source, target in (("en", "fa"), ("de", "en"), ("auto", "Persian"), ("German", "en")):
+    for source, target in (("en", "fa"), ("de", "en"), ("auto", "Persian"), ("German", "en"), ("pt-br", "en-GB")):
         assert chosen([FRENCH, many], source, target) is many
     assert chosen([FRENCH, many], "auto", "fr") is FRENCH
-    with pytest.raises(RefusedError, match=r"from de into fa\. This service has en-fr, en-fa, fa-en, de-en\.$"):
+    with pytest.raises(RefusedError, match=r"from de into fa\. This service has en-fr, en-fa, pt_BR-en, de-en\.$"):
         chosen([FRENCH, many], "de", "fa")
 
 

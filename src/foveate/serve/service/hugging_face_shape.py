@@ -14,7 +14,7 @@ from starlette.routing import Route
 from foveate.serve.service.body import answer, read
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.keyring import Keyring
-from foveate.serve.service.language import code_of
+from foveate.serve.service.language import code_among, code_of
 from foveate.serve.service.message import Card, settings_of
 from foveate.serve.service.refused import RefusedError, invalid
 
@@ -45,7 +45,8 @@ class Translation(Parameters, kw_only=True):
         if card.directions:
             if self.tgt_lang is None:
                 raise invalid(f"The run {card.name} writes several languages: name one as tgt_lang.")
-            source, target = code_of(self.src_lang or ""), code_of(self.tgt_lang)
+            source = code_among([source for source, _ in card.directions], self.src_lang or "")
+            target = code_among([target for _, target in card.directions], self.tgt_lang)
             if self.src_lang is not None and (source, target) not in card.directions:
                 known = ", ".join(map("-".join, card.directions))
                 raise invalid(f"The run {card.name} does not translate from {source} into {target}, but {known}.")

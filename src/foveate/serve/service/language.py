@@ -1,5 +1,7 @@
 """Names and codes of languages."""
 
+from collections.abc import Iterable
+
 NAMES = {
     "ar": "Arabic",
     "cs": "Czech",
@@ -39,6 +41,16 @@ def code_of(name: str) -> str:
     ('fr', 'fr', 'auto')
     """
     return _CODES.get(name.lower(), name.replace("_", "-").partition("-")[0].lower())
+
+
+def code_among(codes: Iterable[str], name: str) -> str:
+    """The model's own code, such as `pt_BR`, where a client writes it; otherwise `code_of`.
+
+    >>> code_among(["pt_BR", "fr"], "pt-br"), code_among(["pt_BR", "fr"], "fr-CA")
+    ('pt_BR', 'fr')
+    """
+    own = {code.replace("_", "-").lower(): code for code in codes}
+    return own.get(name.replace("_", "-").lower(), code_of(name))
 
 
 def pair_of(name: str) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from foveate.serve.service.body import answer, fields, shaped
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.keyring import Keyring
-from foveate.serve.service.language import code_of, name_of
+from foveate.serve.service.language import code_among, code_of, name_of
 from foveate.serve.service.message import Card, settings_of
 from foveate.serve.service.refused import invalid
 
@@ -45,14 +45,15 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         translators = [card for card in desk.pool.cards if card.verb == "translate"] or [desk.card("translate")]
         card = chosen(translators, query.source, query.target)
         texts = [query.q] if isinstance(query.q, str) else query.q
-        language = code_of(query.target) if card.directions else None
+        target = code_among([target for _, target in card.pairs], query.target)
+        language = target if card.directions else None
         reply = await desk.ask(request, card, texts, settings_of(alternatives=query.alternatives or None, to=language))
         result: dict[str, object] = {"translatedText": _each(query.q, [value["text"] for value in reply.values])}
         if not all(value["finished"] for value in reply.values):  # not of that interface: nothing is cut silently
             result["finished"] = _each(query.q, [value["finished"] for value in reply.values])
         if query.source == AUTO:
             # Nothing is detected: this is the language that the run reads for this target, or the first of several.
-            read = next((source for source, target in card.pairs if target == code_of(query.target)), None)
+            read = next((source for source, written in card.pairs if written == target), None)
             result["detectedLanguage"] = _each(query.q, [_detected(card, read) for _ in texts])
         if query.alternatives:
             result["alternatives"] = _each(query.q, [value["alternatives"] for value in reply.values])
@@ -105,16 +106,18 @@ def chosen(translators: Sequence[Card], source: str, target: str) -> Card:
     A run without languages is asked for by its name as the target, and answers all pairs only where it is the only
     translator. Raises RefusedError if there is none.
     """
-    pair = code_of(source), code_of(target)
     for card in translators:
-        if pair in card.pairs or (pair[0] == AUTO and pair[1] in [written for _, written in card.pairs]):
+        targets = [written for _, written in card.pairs]
+        pair = code_among([read for read, _ in card.pairs], source), code_among(targets, target)
+        if pair in card.pairs or (pair[0] == AUTO and pair[1] in targets):
             return card
     others = [card for card in translators if not card.pairs]
     for card in others:
         if target == card.name or len(translators) == 1:
             return card
     known = ", ".join(dict.fromkeys("-".join(pair) for card in translators for pair in card.pairs))
-    reason = f"No run translates from {pair[0]} into {pair[1]}." + (f" This service has {known}." if known else "")
+    reason = f"No run translates from {code_of(source)} into {code_of(target)}."
+    reason += f" This service has {known}." if known else ""
     if others:
         reason += f" The target of a run without languages is its name: {', '.join(card.name for card in others)}."
     raise invalid(reason)
