@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import signal
+import socket
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -160,6 +161,18 @@ def test_a_restarted_process_leaves_the_first_one_to_say_whether_the_run_has_beg
     monkeypatch.setattr(resume, "proceed", lambda *_: 0)
     assert foveate(*recipe, "--out", trained).code == 0
     assert asked == ["the preparation of the data"]
+
+
+def test_a_port_that_is_in_use_is_named(foveate: Any, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        variables = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        said = foveate("resume", trained)
+    assert said.code == 5
+    assert f"Rank 0 of 2 has not met the others at 127.0.0.1:{port} (MASTER_ADDR, MASTER_PORT)" in said.err
+    assert "EADDRINUSE" in said.err
 
 
 def test_processes_inside_torchrun_are_refused(

@@ -271,7 +271,12 @@ def joined() -> Iterator[World]:
     try:
         store = next(dist.rendezvous("env://", rank, size, timeout=timedelta(seconds=APPEARANCE)))[0]
     except RuntimeError as error:
-        raise lost(rank) from error
+        place = ":".join(os.environ[name] for name in VARIABLES[2:])
+        raise PeerError(
+            f"Rank {rank} of {size} has not met the others at {place} (MASTER_ADDR, MASTER_PORT): "
+            f"{str(error).splitlines()[0].rstrip('.')}. Start all processes within {APPEARANCE:g} seconds, with an "
+            "address of the first one's machine and a free port."
+        ) from error
     with Pulse(store, rank, size) as pulse:
         world = Ranks(rank, size, pulse)
         kinds = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"  # chosen by a tensor's device
