@@ -21,7 +21,7 @@ from foveate.errors import UsageError
 from foveate.search import GreedyConfig, Hypothesis, SampleConfig, require_number
 
 MEMORY = 2**30
-"""Bytes for the keys and values of all texts in flight."""
+"""Bytes for the keys and values of all texts in flight; room for those that come takes about as much again."""
 
 
 @dataclass(frozen=True, kw_only=True)
