@@ -17,6 +17,7 @@ from pathlib import Path
 from prepare import bare, consecutive
 
 from foveate.data.text import Pair, read_pairs
+from foveate.storage.draft import write_file
 
 TESTED = 300
 """The largest number of test lines of a domain and direction, evenly distributed."""
@@ -51,7 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept = [pair for pair in pairs if bare(pair.source) not in equal and grams.isdisjoint(consecutive(pair.source))]
         print(f"{folder.name}: {len(pairs):,} training pairs, {len(kept):,} without other languages' held-out English")
         train += directed(evenly(kept, arguments.most), folder.name)
-    write(arguments.out / "train.tsv", train)
     valid = [
         line
         for folder in arguments.folders
@@ -66,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             back = [f"{pair.target}\t{pair.source}" for pair in pairs]
             write(arguments.out / f"test.en-{folder.name}.{name}", forth)
             write(arguments.out / f"test.{folder.name}-en.{name}", back)
+    write(arguments.out / "train.tsv", train)  # last, for which `build.sh` looks
     return 0
 
 
@@ -82,7 +83,7 @@ def evenly(pairs: list[Pair], most: int) -> list[Pair]:
 
 
 def write(path: Path, lines: Sequence[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_file(path, "".join(f"{line}\n" for line in lines).encode())
     print(f"{path}: {len(lines):,} lines")
 
 
