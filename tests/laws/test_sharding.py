@@ -115,11 +115,13 @@ def test_a_full_disk_of_another_process_stops_all(worlds: SimpleNamespace) -> No
     assert [path.name for path in (worlds.folder / "full-disk" / "checkpoints").iterdir()] == ["step-00000003"]
 
 
-def test_a_model_that_reads_weights_outside_of_its_methods_is_refused(worlds: SimpleNamespace) -> None:
+def test_a_model_that_reads_weights_outside_of_its_methods_is_refused_by_the_process_that_notices(
+    worlds: SimpleNamespace,
+) -> None:
     endings = worlds.ends["outside"][0]
-    assert {ending["kind"] for ending in endings} == {"UsageError"}
-    assert "Transformer reads weights outside of its blocks and methods" in endings[0]["error"]
-    assert 'train.sharding = "replicate"' in endings[0]["error"]
+    assert [ending["kind"] for ending in endings] == ["PeerError", "UsageError"]
+    assert "rank 1: Transformer reads weights outside of its blocks and methods" in worlds.stderr
+    assert 'train.sharding = "replicate"' in endings[1]["error"]
 
 
 def test_a_process_that_hangs_is_named_while_the_others_wait_for_its_weights(worlds: SimpleNamespace) -> None:

@@ -229,9 +229,7 @@ def test_languages_are_combined_without_the_held_out_english_of_another(
     out = tmp_path / "many"
     assert part("combine").main([str(tmp_path / "fa"), str(tmp_path / "zh"), "--out", str(out)]) == 0
     sys.modules.pop("combine")
-    assert (
-        capsys.readouterr().out.splitlines()[-1].startswith(str(out / "train.tsv"))
-    )  # whose presence says: all is done
+    assert capsys.readouterr().out.splitlines()[-1].startswith(str(out / "train.tsv"))  # which says that all is done
     assert lines(out / "train.tsv") == [
         *("en-fa\tA cat\tیک گربه", "fa-en\tیک گربه\tA cat"),
         *("en-zh\tA bird\t鸟", "zh-en\t鸟\tA bird"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate.errors import DataError, UsageError
 from foveate.train.accelerator import unrepeatable
@@ -163,7 +163,7 @@ class Updater:
                 )
             elif any(word in str(error) for word in ("DTensor", "DeviceMesh")):
                 words = (
-                    f"{type(self.task.model).__name__} reads weights outside of its blocks and methods, where they are "
+                    f"{_name(self.task.model)} reads weights outside of its blocks and methods, where they are "
                     f'in parts (train.sharding = "{self.config.sharding}"). Train it with train.sharding = "replicate".'
                 )
             else:
@@ -218,3 +218,8 @@ def _held(task: Trainable, config: TrainConfig, world: World) -> Replica:
     from foveate.train.shards import Shards  # which imports FSDP, for a second
 
     return Shards(task.model, world, config.sharding)
+
+
+def _name(model: nn.Module) -> str:
+    """The name of a model's class, to which FSDP adds its own."""
+    return type(model).__name__.removeprefix("FSDP")
