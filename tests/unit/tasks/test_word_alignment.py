@@ -47,7 +47,7 @@ def test_consuming_is_the_row_after_producing() -> None:
     model = translator(WordTokeniser.train(["a b c ab ba"]))
     ((producing, consuming),) = word_alignments(model, PAIRS[:1], [Head(), Head(when="consuming")])
     assert np.array_equal(consuming.weights[:-1], producing.weights[1:])
-    (rows,) = model.align([model.forced(*PAIRS[0][1:])], Head(when="consuming"))
+    (rows,) = model.align([model.forced(PAIRS[0].source, PAIRS[0].target)], Head(when="consuming"))
     assert rows.target == ("c", "ba", "b")  # nothing consumes the end
     assert rows.weights[:, :2] == pytest.approx(consuming.weights, rel=1e-5)
 

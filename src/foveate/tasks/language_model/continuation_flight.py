@@ -44,7 +44,9 @@ class ContinuationFlight:
     >>> from foveate.models import GPTConfig
     >>> flight = ContinuationFlight(Generator(GPTConfig.tiny().build(259), ByteTokeniser()))
     >>> flight.admit(["mine", "yours"], ["ROMEO:", "It is"], length=3)
+    [6, 5]
     >>> flight.admit(["other"], ["O"], config=GreedyConfig(), length=2, ends=["."])
+    [1]
     >>> complete = []
     >>> while flight.busy:
     ...     complete += [addition.name for addition in flight.tick() if addition.complete]

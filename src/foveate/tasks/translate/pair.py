@@ -38,8 +38,8 @@ class DataConfig:
         None,
         "column of a tab-separated file with the direction of each pair, such as en-fa: a model of several languages",
     )
-    temperature: float = setting(
-        1.0, "directions have shares of the batches in proportion to their size^(1/temperature); 1: as in the data"
+    temperature: float | None = setting(
+        None, "directions have shares of the batches in proportion to their size^(1/temperature); none: as in the data"
     )
     held_out: int = setting(1000, "lines held out for validation when no file is given; at most a tenth of all")
     max_length: int = setting(250, "longest side in tokens; longer pairs are left out and reported")
@@ -58,10 +58,10 @@ class DataConfig:
             raise ValueError("valid_links is given without valid_source, whose lines are its partners")
         if self.links_column is not None and (self.links is not None or self.target is not None):
             raise ValueError("links_column is a column of one file with everything: give no links and no target then")
-        if self.temperature < 1:
+        if self.temperature is not None and self.temperature < 1:
             raise ValueError(f"temperature must be at least 1, got {self.temperature}")
         if self.direction_column is None:
-            if self.temperature != 1:
+            if self.temperature is not None:
                 raise ValueError("temperature balances directions, which only direction_column names")
         elif self.target is not None or self.valid_target is not None:
             raise ValueError("direction_column is a column of one file with everything: give no target file then")

@@ -98,7 +98,7 @@ class TranslateTask(SharedValidation):
         self.config = config
         self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
         self.training, self.validation = training, validation
-        self.plan = _plan(training, config, config.data.temperature)
+        self.plan = _plan(training, config, config.data.temperature or 1.0)
         self.model: Seq2Seq = build_model(config, source_tokeniser.vocab_size, target_tokeniser.vocab_size)
         if training.links is not None:
             require_guidable(self.model)
