@@ -85,8 +85,8 @@ test("the command for curl is copied, and asks what the page asks", async ({ pag
 test("each model has its own question and answer", async ({ page }) => {
   const strangers = await visit(page, open);
   await page.getByLabel("Text").fill("a b c");
-  for (const [run, shape] of [["tags", /^a\/\S+ b\/\S+ c\/\S+$/], ["gpt", /[abc]/]] as const) {
-    await page.getByLabel("Model").selectOption(run);
+  for (const [run, task, shape] of [["tags", "tag", /^a\/\S+ b\/\S+ c\/\S+$/], ["gpt", "generate", /[abc]/]] as const) {
+    await page.getByLabel("Model").selectOption(`${run} (${task})`);
     await expect(page.locator("#curl")).toContainText(run);
     await page.getByRole("button", { name: "Ask" }).click();
     await expect(page.locator("#answer")).toHaveText(shape);
