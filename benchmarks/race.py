@@ -180,9 +180,9 @@ def settings(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def save(name: str, result: Mapping[str, Any]) -> Path:
-    """One JSON file a run, named by its date: results are kept, not overwritten."""
+    """One JSON file a run, named by its date and second: results are kept, not overwritten."""
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}-{datetime.now(UTC):%Y-%m-%d-%H%M}.json"
+    path = RESULTS / f"{name}-{datetime.now(UTC):%Y-%m-%d-%H%M%S}.json"
     path.write_text(json.dumps(result, indent=1) + "\n")
     return path
 
