@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from language import ENGLISH, HAN, LANGUAGES, unified
+from language import ENGLISH, HAN, LANGUAGES, unified, units
 
 if TYPE_CHECKING:
     from prepare import Line
@@ -78,11 +78,11 @@ def faithful(line: "Line", code: str) -> bool:
 
 
 def repeats(text: str) -> bool:
-    """Whether three words in succession occur twice.
+    """Whether three words, or three Chinese characters, in succession occur twice.
 
     >>> repeats("de la même taille de la même taille"), repeats("de la même taille")
     (True, False)
     """
-    words = re.findall(r"\w+", text.casefold())
+    words = units(text)
     triples = list(zip(words, words[1:], words[2:], strict=False))
     return len(set(triples)) < len(triples)

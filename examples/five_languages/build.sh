@@ -22,9 +22,19 @@ if [ ! -e "$out/data/many/train.tsv" ]; then
   done
   PYTHONPATH="$shared:$PYTHONPATH" python "$here/combine.py" $folders --out "$out/data/many"
 fi
-if [ -e "$out/run/config.json" ]; then
-  foveate resume "$out/run"
-else
-  foveate train translate "$here/run.toml" --source "$out/data/many/train.tsv" --valid-source "$out/data/many/valid.tsv" \
-    --out "$out/run"
+if [ ! -e "$out/data/many/train.links" ]; then
+  PYTHONPATH="$shared:$PYTHONPATH" python "$here/directed_links.py" "$out/data/many"
 fi
+part() { # resumes a part of the training, or begins it with further options
+  name=$1 && shift
+  if [ -e "$out/$name/model.json" ]; then return; fi
+  if [ -e "$out/$name/checkpoints" ]; then
+    foveate resume "$out/$name"
+  else
+    data=$out/data/many
+    foveate train translate "$here/$name.toml" --source "$data/train.tsv" --links "$data/train.links" \
+      --valid-source "$data/valid.tsv" --valid-links "$data/valid.links" --out "$out/$name" "$@"
+  fi
+}
+part first # English to Persian and Chinese, mostly
+part run --set initialise_from="$out/first" # all eight directions

@@ -1,6 +1,8 @@
 """One model of several languages, from its data to the command line, Python and a service."""
 
+import importlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from foveate.tasks.translate.light_translator import LightTranslator
 from foveate.tasks.translate.served_translator import ServedTranslator
 from foveate.tasks.translate.task import DataConfig, TranslateConfig, TranslateTask
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 LETTERS = "abcdef"
 SETTINGS = (
     *("data.direction_column=0", "data.temperature=3", "data.max_tokens=512", "data.held_out=20"),
@@ -75,6 +78,10 @@ def test_commands_name_the_language(foveate: Any, several: Path, table: Path, tm
     scored = foveate("evaluate", several, "--source", tests, "--to", "up", "--metrics", "bleu,chrf", "--json")
     assert scored.code == 0, scored.err
     assert json.loads(scored.out)["chrF2"]["value"] > 50
+    gold = tmp_path / "gold.links"
+    gold.write_text("0-0 1-1\n0-0 1-1\n")
+    aligned = foveate("evaluate", several, "--source", tests, "--to", "up", "--gold", gold, "--per-head", "--json")
+    assert aligned.code == 0, aligned.err  # the tag is no word of the source
 
 
 def test_a_service_is_told_the_language(several: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +94,29 @@ def test_a_service_is_told_the_language(several: Path, monkeypatch: pytest.Monke
     assert served.flight() is None
     with pytest.raises(UsageError, match="to is the language to write, one of next, up, got None"):
         served.answer(["a b c"], {})
+
+
+def test_every_direction_and_domain_is_scored(
+    several: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for example in ("english_french", "five_languages"):
+        monkeypatch.syspath_prepend(str(EXAMPLES / example))
+    (tmp_path / "test.en-up.letters.tsv").write_text("a b c d\tA B C D\na b c a b c\tA B C A B C\n")
+    (tmp_path / "test.en-next.letters.tsv").write_text("a b c\tb c d\n")
+    before = set(sys.modules)
+    program = importlib.import_module("direction_scores")
+    out = tmp_path / "scores.json"
+    assert program.main([str(several), str(tmp_path), "--out", str(out)]) == 0
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(EXAMPLES):
+            del sys.modules[name]
+    rows = {row["direction"]: row for row in json.loads(out.read_text())["rows"]}
+    assert {direction: row["sentences"] for direction, row in rows.items()} == {"en-up": 2, "en-next": 1}
+    assert rows["en-next"]["chrf"] == 100
+    assert "tok:13a" in rows["en-up"]["signature"]
+    assert "| en-next | letters | 1 |" in capsys.readouterr().out
+    written = json.loads(out.with_suffix(".translations.json").read_text(encoding="utf-8"))
+    assert written["en-next letters"] == ["b c d"]
 
 
 def test_data_of_other_directions_are_refused(table: Path, several: Path, tmp_path: Path) -> None:
@@ -102,8 +132,14 @@ def test_data_of_other_directions_are_refused(table: Path, several: Path, tmp_pa
         prepared("a\ta\tb\n", direction_column=0)
     with pytest.raises(DataError, match=r"do not say their directions"):
         prepared("a\tb\n")
+    with pytest.raises(UsageError, match=r"data.shares: The model does not translate en-fr, but en-next, en-up"):
+        prepared("en-up\ta\tA\n", direction_column=0, shares={"en-fr": 2.0})
     with pytest.raises(ValueError, match="temperature balances directions"):
         DataConfig(temperature=2.0)
+    with pytest.raises(ValueError, match="shares balance directions"):
+        DataConfig(shares={"en-up": 2.0})
+    with pytest.raises(ValueError, match="shares of en-up must be a finite number above 0, got 0"):
+        DataConfig(direction_column=0, shares={"en-up": 0.0})
 
 
 def test_batches_and_report_have_the_directions_of_the_data(several: Path) -> None:

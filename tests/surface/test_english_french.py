@@ -228,7 +228,6 @@ def test_languages_are_combined_without_the_held_out_english_of_another(
         (tmp_path / name).write_text(text, encoding="utf-8")
     out = tmp_path / "many"
     assert part("combine").main([str(tmp_path / "fa"), str(tmp_path / "zh"), "--out", str(out)]) == 0
-    sys.modules.pop("combine")
     assert capsys.readouterr().out.splitlines()[-1].startswith(str(out / "train.tsv"))  # which says that all is done
     assert lines(out / "train.tsv") == [
         *("en-fa\tA cat\tیک گربه", "fa-en\tیک گربه\tA cat"),
@@ -236,6 +235,11 @@ def test_languages_are_combined_without_the_held_out_english_of_another(
     ]
     assert lines(out / "test.fa-en.program.tsv") == ["یک اسب\tA horse"]
     assert len(lines(out / "valid.tsv")) == 4
+    assert part("directed_links").main([str(out)]) == 0
+    assert lines(out / "train.links") == ["0-0 1-1", "0-0 1-1", "", ""]  # Chinese has no spaces between words
+    assert len(lines(out / "valid.links")) == 4
+    for name in ("combine", "directed_links"):
+        sys.modules.pop(name)
 
 
 def test_a_page_instead_of_a_package_is_refused(part: Callable[[str], ModuleType], tmp_path: Path) -> None:

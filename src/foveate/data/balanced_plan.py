@@ -1,6 +1,6 @@
 """Forms batches of several directions of translation, with a share for each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int, Integer
@@ -8,28 +8,35 @@ from jaxtyping import Float, Int, Integer
 from foveate.data.batching import BatchPlan
 
 
-def tempered(counts: Sequence[int], temperature: float) -> list[int]:
-    """Numbers with the same sum, in the proportions of count^(1 / temperature), each at least 1.
+def tempered(counts: Sequence[int], temperature: float, factors: Sequence[float] | None = None) -> list[int]:
+    """Numbers with the same sum, in the proportions of factor · count^(1 / temperature), each at least 1.
 
     >>> tempered([900, 100], 1.0), tempered([900, 100], 5.0), tempered([900, 100], 1e9)
     ([900, 100], [608, 392], [500, 500])
+    >>> tempered([900, 100], 1.0, [1, 9])
+    [500, 500]
 
     Reference: Arivazhagan et al. 2019, "Massively Multilingual Neural Machine Translation in the Wild", section 4.2.
+    Factors are ours.
     """
-    logarithms = np.log(np.asarray(counts, np.float64)) / temperature
+    factors = [1.0] * len(counts) if factors is None else factors
+    if temperature == 1 and len(set(factors)) <= 1:
+        return list(counts)
+    logarithms = np.log(np.asarray(counts, np.float64)) / temperature + np.log(np.asarray(factors, np.float64))
     shares: Float[np.ndarray, " groups"] = np.exp(logarithms - logarithms.max())
     exact = shares / shares.sum() * (sum(counts) - len(counts))
     numbers = np.floor(exact).astype(np.int64)
     left = sum(counts) - len(counts) - int(numbers.sum())
     numbers[np.argsort(numbers - exact, kind="stable")[:left]] += 1
-    return (numbers + 1).tolist() if temperature != 1 else list(counts)
+    return (numbers + 1).tolist()
 
 
 class BalancedPlan:
     """Batches of single directions, each formed by a `BatchPlan` of its own, whose order is shuffled.
 
     A round has as many batches as an epoch over all pairs, and directions have shares of it by the temperature: with 1
-    each pair occurs once, larger values bring the shares closer together. A direction goes on in its own epochs, so
+    each pair occurs once, larger values bring the shares closer together. `factors` by the number of a direction
+    multiply its share. A direction goes on in its own epochs, so
     that all of its pairs are read before one is read again. The examples of a step follow from (seed, step) alone.
 
     Raises DataError like `BatchPlan`.
@@ -42,12 +49,14 @@ class BalancedPlan:
         directions: Integer[np.ndarray, " examples"],
         *,
         temperature: float,
+        factors: Mapping[int, float] | None = None,
         max_tokens: int,
         seed: int,
         lines: Integer[np.ndarray, " examples"] | None = None,
     ) -> None:
         self.seed = seed
-        self._members = [np.flatnonzero(directions == direction) for direction in np.unique(directions)]
+        present = np.unique(directions).tolist()
+        self._members = [np.flatnonzero(directions == direction) for direction in present]
         self._plans = [
             BatchPlan(
                 source_lengths[members],
@@ -59,7 +68,8 @@ class BalancedPlan:
             )
             for number, members in enumerate(self._members)
         ]
-        self._shares = tempered([plan.steps_per_epoch for plan in self._plans], temperature)
+        counts = [plan.steps_per_epoch for plan in self._plans]
+        self._shares = tempered(counts, temperature, [(factors or {}).get(direction, 1.0) for direction in present])
         self._round: tuple[int, np.ndarray, np.ndarray] | None = None
 
     @property

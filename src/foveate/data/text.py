@@ -157,13 +157,13 @@ def read_columns(
     return (Pair(line, *both) for line, both in cells)
 
 
-def free_columns(beside: int | None = None) -> tuple[int, int]:
-    """The first two columns except `beside`.
+def free_columns(*beside: int | None) -> tuple[int, int]:
+    """The first two columns except those `beside`.
 
-    >>> free_columns(), free_columns(beside=1)
-    ((0, 1), (0, 2))
+    >>> free_columns(), free_columns(1), free_columns(0, 2)
+    ((0, 1), (0, 2), (1, 3))
     """
-    first, second = [column for column in range(3) if column != beside][:2]
+    first, second = [column for column in range(2 + len(beside)) if column not in beside][:2]
     return first, second
 
 

@@ -23,19 +23,22 @@ def require_words(links: Iterable[Link], texts: tuple[str, str], place: str) -> 
                 )
 
 
-def text_spans(pieces: Sequence[str], text: str) -> tuple[Span, ...]:
-    """The spans among pieces of the words of a text, which are separated by spaces.
+def text_spans(pieces: Sequence[str], text: str, first: int = 0) -> tuple[Span, ...]:
+    """The spans among pieces of the words of a text, which are separated by spaces. Pieces before `first` are tags.
 
     >>> text_spans(["▁un", "seen", "▁", "things"], "unseen things")
     ((0, 2), (2, 4))
+    >>> text_spans(["<2fa>", "▁un", "seen"], "unseen", first=1)
+    ((1, 3),)
 
     Pieces of white space do not belong to a word; the pieces of a single word need no marks. Raises `DataError` if the
     pieces form another number of words, because links could then be assigned to wrong words.
     """
     words = len(text.split())
-    if words == 1 and pieces:
-        return ((0, len(pieces)),)
-    spans = tuple(span for span in word_spans(pieces) if join_pieces(pieces[slice(*span)]).strip(" ▁Ġ"))
+    if words == 1 and len(pieces) > first:
+        return ((first, len(pieces)),)
+    inside = [(begin + first, end + first) for begin, end in word_spans(pieces[first:])]
+    spans = tuple(span for span in inside if join_pieces(pieces[slice(*span)]).strip(" ▁Ġ"))
     if len(spans) != words:
         raise DataError(
             f"the tokeniser makes {len(spans)} words of the {words} in {text!r}, so links between words cannot be "

@@ -95,7 +95,7 @@ def _encode(translator: Translator, pair: Pair, number: int) -> _Encoded:
         raise DataError(f"Line {pair.line} has more tokens than the model has positions, {limit}. Split it.")
     try:
         left, right = (
-            text_spans(tokeniser.pieces(ids), text)
+            text_spans(tokeniser.pieces(ids), text, tokeniser.num_tags)
             for tokeniser, ids, text in zip(tokenisers, (source, target), texts, strict=True)
         )
     except DataError as error:

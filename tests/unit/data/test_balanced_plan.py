@@ -51,6 +51,18 @@ def test_a_direction_is_read_whole_before_it_is_read_again_whatever_its_share() 
     assert len(examples) > COUNTS[0]
 
 
+def test_a_factor_multiplies_the_share_of_its_direction() -> None:
+    directions = np.random.default_rng(0).permutation(np.repeat(np.arange(len(COUNTS)), COUNTS))
+    lengths = np.full(len(directions), 4)
+    shares = [
+        BalancedPlan(lengths, lengths, directions, temperature=1.0, factors=factors, max_tokens=80, seed=3)._shares
+        for factors in ({}, {1: 3.0}, {0: 3.0, 1: 3.0, 2: 3.0})
+    ]
+    assert shares[0] == shares[2]
+    assert sum(shares[0]) == sum(shares[1])
+    assert shares[1][1] / shares[1][0] == pytest.approx(3 * shares[0][1] / shares[0][0], rel=0.15)
+
+
 @given(st.lists(st.integers(1, 10_000), min_size=1, max_size=8), st.floats(1, 1e6))
 def test_shares_keep_the_sum_and_the_order_and_come_closer_with_the_temperature(
     counts: list[int], temperature: float

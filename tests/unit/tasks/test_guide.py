@@ -111,6 +111,19 @@ def test_links_come_from_a_column_and_reach_the_batch_as_pieces(tmp_path: Path) 
     assert torch.equal(again, links)
 
 
+def test_links_of_several_directions_pass_over_the_tag(tmp_path: Path) -> None:
+    pairs = written(tmp_path, "pairs.tsv", *["en-up\tab c\t0-1\tu vw", "en-up\ta b\t\t中文。 "] * 6)
+    config = TranslateConfig(data=DataConfig(source=pairs, direction_column=0, links_column=2))
+    task, _ = TranslateTask.prepare(config, tmp_path / "run")
+    batch = task.batch(0)
+    assert batch.links is not None
+    for row in range(batch.source.size):
+        linked = batch.links[batch.links[:, 0] == row, 1:].tolist()
+        # the tag, a, b, " ", c: the tag has no links, nor has a pair whose line of links is empty.
+        assert linked in ([], [[s, t] for s in (1, 2) for t in (1, 2, 3)])
+    assert 0 < len(batch.links) < 6 * batch.source.size
+
+
 def test_links_are_given_once() -> None:
     with pytest.raises(ValueError, match="links_column is a column of one file"):
         DataConfig(source="a", links="b", links_column=2)

@@ -46,6 +46,7 @@ class LanguageTokeniser(Tokeniser):
     ) -> None:
         """Raises DataError for a text that is not a direction such as `en-fa`."""
         self.inner, self.side = inner, side
+        self.num_tags = int(side == "source")
         self.directions = tuple(sorted({require_direction(text, "directions") for text in directions}))
         self.targets = tuple(sorted({direction.partition("-")[2] for direction in self.directions}))
         self.vocab_size = inner.vocab_size + len(self.targets)

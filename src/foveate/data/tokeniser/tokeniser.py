@@ -28,6 +28,8 @@ class Tokeniser(Protocol):
 
     kind: ClassVar[str]
     vocab_size: int
+    num_tags: int = 0
+    """The number of ids of a text before those of its own pieces."""
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without begin and end. Parts that the vocabulary lacks are `UNKNOWN`.

@@ -1,6 +1,7 @@
 """The pairs of a translation run: where they are, which are held out, and the links between their words."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,9 @@ class DataConfig:
     temperature: float | None = setting(
         None, "directions have shares of the batches in proportion to their size^(1/temperature); none: as in the data"
     )
+    shares: dict[str, float] | None = setting(
+        None, "factors of directions' shares of the batches, such as { en-fa = 4.0 }; none: 1 for all"
+    )
     held_out: int = setting(1000, "lines held out for validation when no file is given; at most a tenth of all")
     max_length: int = setting(250, "longest side in tokens; longer pairs are left out and reported")
     max_tokens: int = setting(4096, "tokens per batch, both sides, padding counted")
@@ -60,13 +64,17 @@ class DataConfig:
             raise ValueError("links_column is a column of one file with everything: give no links and no target then")
         if self.temperature is not None and self.temperature < 1:
             raise ValueError(f"temperature must be at least 1, got {self.temperature}")
+        for direction, share in (self.shares or {}).items():
+            if not 0 < share < math.inf:
+                raise ValueError(f"shares of {direction} must be a finite number above 0, got {share}")
         if self.direction_column is None:
-            if self.temperature is not None:
-                raise ValueError("temperature balances directions, which only direction_column names")
+            if self.temperature is not None or self.shares is not None:
+                balance = "temperature balances" if self.shares is None else "shares balance"
+                raise ValueError(f"{balance} directions, which only direction_column names")
         elif self.target is not None or self.valid_target is not None:
             raise ValueError("direction_column is a column of one file with everything: give no target file then")
-        elif self.links is not None or self.links_column is not None or self.shard is not None:
-            raise ValueError("links and shards are for pairs of one direction: give no links and no shard then")
+        elif self.shard is not None:
+            raise ValueError("shards are for pairs of one direction: give no shard then")
 
     def read(self, source: str, target: str | None) -> Iterator[Pair]:
         """The pairs of a file, or of two. Raises as `read_pairs` does, and DataError for a malformed direction."""
@@ -77,7 +85,7 @@ class DataConfig:
     def _directed(self, path: str) -> Iterator[Pair]:
         """The pairs of a file with their directions."""
         assert self.direction_column is not None
-        columns = self.columns or free_columns(self.direction_column)
+        columns = self.columns or free_columns(self.direction_column, self.links_column)
         otherwise = "one of them is the direction (data.direction_column)"
         for line, cells in read_cells(path, (*columns, self.direction_column), otherwise=otherwise):
             source, target, direction = cells
@@ -95,17 +103,22 @@ class Links:
         self.source, self.target = source, target
 
     def __call__(self, pair: Pair, source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int]]:
-        """The links of a pair's pieces: every piece of a word has the links of its word.
+        """The links of a pair's pieces: every piece of a word has the links of its word. Tags have none.
 
         Raises DataError, with the line, for malformed links, for links to words that do not exist, and for text whose
         pieces cross word boundaries.
         """
         (links,) = parse_pharaoh([self.lines[pair.line - 1]], self.where, first=pair.line)
         texts, place = (pair.source, pair.target), f"{self.where}:{pair.line}"
+        if not links.possible:
+            return []
         require_words(links.possible, texts, place)
+        sides = ((self.source, source), (self.target, target))
         try:
-            pieces = self.source.pieces(source), self.target.pieces(target)
-            spans = [text_spans(side, text) for side, text in zip(pieces, texts, strict=True)]
+            spans = [
+                text_spans(tokeniser.pieces(ids), text, tokeniser.num_tags)
+                for (tokeniser, ids), text in zip(sides, texts, strict=True)
+            ]
         except DataError as error:
             raise DataError(f"{place}: {error}") from error
         return piece_links(links.possible, *spans)

@@ -98,7 +98,7 @@ class TranslateTask(SharedValidation):
         self.config = config
         self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
         self.training, self.validation = training, validation
-        self.plan = _plan(training, config, config.data.temperature or 1.0)
+        self.plan = _plan(training, config, config.data.temperature or 1.0, _factors(config, source_tokeniser))
         self.model: Seq2Seq = build_model(config, source_tokeniser.vocab_size, target_tokeniser.vocab_size)
         if training.links is not None:
             require_guidable(self.model)
@@ -265,7 +265,23 @@ def build_model(config: TranslateConfig, source_vocab: int, target_vocab: int) -
     return seeded(lambda: config.model.build(source_vocab, target_vocab), config.seed)
 
 
-def _plan(data: ParallelData, config: TranslateConfig, temperature: float = 1.0) -> Plan:
+def _factors(config: TranslateConfig, tokeniser: Tokeniser) -> dict[int, float]:
+    """The factors of directions by their numbers. Raises UsageError for a direction that the model does not have."""
+    shares = config.data.shares or {}
+    if not isinstance(tokeniser, LanguageTokeniser):
+        return {}
+    try:
+        return {tokeniser.number(direction): share for direction, share in shares.items()}
+    except UsageError as error:
+        raise UsageError(f"data.shares: {error}") from None
+
+
+def _plan(
+    data: ParallelData,
+    config: TranslateConfig,
+    temperature: float = 1.0,
+    factors: Mapping[int, float] | None = None,
+) -> Plan:
     """The batches of data, in the given proportions where they have several directions."""
     if data.directions is not None:
         return BalancedPlan(
@@ -273,6 +289,7 @@ def _plan(data: ParallelData, config: TranslateConfig, temperature: float = 1.0)
             data.target.lengths,
             data.directions,
             temperature=temperature,
+            factors=factors,
             max_tokens=config.data.max_tokens,
             seed=config.seed,
             lines=data.lines,
