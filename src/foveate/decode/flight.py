@@ -216,18 +216,18 @@ class Flight(Generic[Source]):
 
     def _board(self) -> None:
         """Start sentences that wait, in their order, in free places."""
-        free = self.capacity - self.flying
-        started = self._queue[:free]
-        limits = [each.limits for each in started]
-        sources = [each.source for each in started]
         if not self._numbers and self._seats is not None and self._native is not None:
             self._run = self._native(self.capacity, self._beam, self._run)
+        started = self._queue[: self.capacity - self.flying]
         if self._run is not None and self._seats is not None:
-            self._run.board(sources, self._seats.free(len(started)))
+            started = started[: self._rows_fit([each.allowed for each in started])]
+            count = self._run.board([each.source for each in started], self._seats.free(len(started)))
+            started = started[:count]
         else:
-            state, joiner = self._start(sources, self._beam), cast(Any, self._stepper)
+            state, joiner = self._start([each.source for each in started], self._beam), cast(Any, self._stepper)
             self._state = joiner.join(self._state, state) if self._numbers else state
-        self._queue = self._queue[free:]
+        del self._queue[: len(started)]
+        limits = [each.limits for each in started]
         numbers = [next(self._next) for _ in started]
         self._numbers.update(zip(numbers, (each.name for each in started), strict=True))
         if self._seats is not None:
@@ -237,6 +237,14 @@ class Flight(Generic[Source]):
         running = replace(running, sentence=torch.tensor(numbers, device=running.sentence.device))
         self._running = running if self._running is None else _joined(self._running, running)
         return None
+
+    def _rows_fit(self, allowed: Sequence[int]) -> int:
+        """How many of the first sentences with so many tokens have memory for these beside those in flight."""
+        assert self._run is not None and self._seats is not None
+        longest = itertools.accumulate(allowed, max, initial=self._seats.limit)
+        next(longest)
+        fits = (self.flying + count < self._run.most(most) for count, most in enumerate(longest))
+        return sum(itertools.takewhile(bool, fits))
 
     def _advance(self, steps: int) -> dict[int, list[Hypothesis]]:
         """Go one token further, or several ones in C, and remove what is complete."""

@@ -99,8 +99,8 @@ static bool extended(const Seats& s, int64_t seat, const std::vector<Candidate>&
 }
 
 // The sentences in the first `count` of the seats, whose rows of logits [count · beam, vocab] are in order, by one more
-// token. Those that go on stay in `seats`, those that are done come to `done`. Returns how many go on.
-static int64_t advanced(const Seats* stand, const float* logits, int64_t count, int64_t threads) {
+// token. Those that go on stay in `seats`, the seats of those that are done go to `done`. Returns how many go on.
+static int64_t advanced(const Seats* stand, const float* logits, int64_t count, int64_t* done, int64_t threads) {
     const Seats& s = *stand;
     int64_t beam = s.beam, vocab = s.vocab, blocks = (vocab + BLOCK - 1) / BLOCK, most = s.greedy ? 1 : 2 * beam;
     parallel(count * beam, count * beam < 4 ? 1 : threads, [=, &s](int64_t row) {
@@ -108,7 +108,7 @@ static int64_t advanced(const Seats* stand, const float* logits, int64_t count, 
         row_leaders(logits + row * vocab, vocab, s.hidden, hidden, most, s.maxima + row * blocks, s.values + row * most,
                     s.tokens + row * most);
     });
-    int64_t going = 0, *done = s.done;
+    int64_t going = 0;
     std::vector<Candidate> best;
     for (int64_t i = 0; i < count; i++) {
         int64_t seat = s.seats[i];
@@ -132,7 +132,7 @@ static int64_t advanced(const Seats* stand, const float* logits, int64_t count, 
 extern "C" {
 
 int64_t advance_seats(const Seats* stand, const float* logits, int64_t count, int64_t threads) {
-    return advanced(stand, logits, count, threads);
+    return advanced(stand, logits, count, stand->done, threads);
 }
 
 // Sentences in free seats, after the first `count`, before their first token.
@@ -153,18 +153,18 @@ void take_seats(
     }
 }
 
-// Up to so many steps of a model, whose logits have room for all rows; none after a sentence is done, or after the last one
-// is if the number of steps is negative. Returns how many sentences go on, or an outcome; writes how many steps were
-// made. `interrupted` is null, or asked before every step.
+// Up to so many steps of a model, whose logits have room for all rows, while sentences go on; all that they need if the
+// number is negative. Returns how many sentences go on, or an outcome; writes how many steps were made. `interrupted` is
+// null, or asked before every step.
 int64_t fly(
     const Seats* stand, const Model* model, float* logits, int64_t count, int64_t most, int64_t (*interrupted)(),
     int64_t threads, int64_t* steps
 ) {
     int64_t going = count;
-    for (*steps = 0; going && *steps != most && (most < 0 || going == count); ++*steps) {
+    for (*steps = 0; going && *steps != most; ++*steps) {
         if (interrupted && interrupted()) return INTERRUPTED;
         if (!model->step(model->run, stand->token, logits)) return OUTSIDE;
-        int64_t left = advanced(stand, logits, going, threads);
+        int64_t left = advanced(stand, logits, going, stand->done + count - going, threads);
         if (left < going || stand->beam > 1) model->select(model->run, stand->parent, left * stand->beam);
         going = left;
     }

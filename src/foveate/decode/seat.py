@@ -95,6 +95,11 @@ class Seats:
         """The newest tokens, which the model reads next."""
         return torch.from_numpy(self._next[: len(self._of)].flatten())
 
+    @property
+    def limit(self) -> int:
+        """The most tokens that a sentence may have; 0 without one."""
+        return int(self._limit[self._of].max(initial=0))
+
     @staticmethod
     def serve(config: Constraints, device: torch.device | str | None) -> bool:
         """Whether the kernel supports this search."""
@@ -160,7 +165,7 @@ class Seats:
 
     def tick(self, run: Run, steps: int) -> dict[int, list[Hypothesis]]:
         """The hypotheses of sentences that are complete after up to so many steps of a model, which selects its own
-        rows. The steps end when a sentence is complete.
+        rows.
         """
         steps = max(1, min(steps, self._room - self.longest))
         return self._after(*self._fly(run, steps))
@@ -204,7 +209,7 @@ class Seats:
         return int(going), steps.value
 
     def _after(self, going: int, steps: int) -> dict[int, list[Hypothesis]]:
-        """The hypotheses of those that are complete after the last of some steps, which give their seats up."""
+        """The hypotheses of those that are complete after some steps, which give their seats up."""
         self.longest += steps
         ended = len(self._of) - going
         if not ended:

@@ -16,6 +16,8 @@ from foveate.nn.prepared.flat_step import LANES, DecoderStep, LayerCache, RowPla
 
 LARGEST = 2**28
 """The most bytes of caches that are allotted at once; with more, caches should grow step by step."""
+MEMORY = 2**27
+"""The most bytes of keys and values of sources in slots, unless one source alone needs more."""
 ROOM = 64
 """The tokens, of a source and of a hypothesis, for which slots have room at first."""
 PositionVectors = Callable[[int], Float[Tensor, "count model_dim"]]
@@ -30,6 +32,7 @@ class _Run(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("positions", "standing")),
         *((name, ctypes.c_void_p) for name in ("counts", "room", "rounded", "queries", "spare")),
         ("threads", ctypes.c_int64),
+        ("cells", ctypes.c_int64),
     ]
 
 
@@ -39,14 +42,20 @@ class DecoderRun:
     """
 
     def __init__(
-        self, step: DecoderStep, positions: PositionVectors, memory: Sequence[KeyValue], beam: int, room: int
+        self,
+        step: DecoderStep,
+        positions: PositionVectors,
+        memory: Sequence[KeyValue],
+        beam: int,
+        room: int,
+        places: int | None = None,
     ) -> None:
-        """`positions` are added to the embeddings; the memory has a place for every sentence. There is room for
-        hypotheses of `room` tokens.
+        """`positions` are added to the embeddings; the memory has a place for every sentence, or, where there are so many
+        `places`, cells in which sources stand side by side. There is room for hypotheses of `room` tokens.
         """
         self.vocab, self.beam, self.memory, self.room = step.vocab, beam, tuple(memory), 0
         self._step, self._positions, self._run = step, positions, _Run()
-        places = len(memory[0].key)
+        self._memory_room, places = (0, places) if places else (memory[0].key.shape[2], len(memory[0].key))
         self._of_sentences, self._lengths = torch.zeros(2, places, dtype=torch.int64)
         self._of_rows, self._times = torch.zeros(2, places * beam, dtype=torch.int64)
         self._cache, self._tables = list[Tensor](), list[Tensor]()
@@ -66,7 +75,7 @@ class DecoderRun:
     def join(self, places: Int[Tensor, " sentences"], lengths: Int[Tensor, " sentences"]) -> None:
         """Begin sentences, whose sources of these lengths stand in places of the memory, after the others."""
         self._step.library.run_join(
-            ctypes.byref(self._run), *map(native.address, (places, lengths)), ctypes.c_int64(len(places))
+            ctypes.byref(self._run), *map(native.address, (places, places, lengths)), ctypes.c_int64(len(places))
         )
 
     def _allot(self, room: int) -> None:
@@ -87,25 +96,25 @@ class DecoderRun:
 
     def _point(self) -> None:
         """Tell the kernel where everything stands."""
-        step, run, rows, memory_room = self._step, self._run, len(self._of_rows), self.memory[0].key.shape[2]
+        step, run, rows = self._step, self._run, len(self._of_rows)
         layers = (LayerCache * len(self._cache))(
             *(
                 LayerCache(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr())
                 for past, each in zip(self._cache, self.memory, strict=True)
             )
         )
-        sizes = step.sizes(rows, max(self.room, memory_room))
+        sizes = step.sizes(rows)
         buffers = [torch.empty(size, dtype=kind) for size, kind in sizes.values()]
         positions = self._positions(self.room).to(step.dtype).contiguous()
         standing = torch.empty(rows, step.width, dtype=step.dtype)
         table, spare = [each.data_ptr() for each in self._tables] or (None, None)
         places = RowPlaces(
             *(run.rows.count, self.beam, 0, self._times.data_ptr(), self._lengths.data_ptr()),
-            *(rows, self.room, memory_room, self._of_sentences.data_ptr(), self._of_rows.data_ptr(), table),
+            *(rows, self.room, self._memory_room, self._of_sentences.data_ptr(), self._of_rows.data_ptr(), table),
         )
         addresses = (part.data_ptr() for part in (positions, standing, *buffers))
         whole = (ctypes.addressof(step.decoder), ctypes.addressof(layers))
-        new = _Run(*whole, places, *addresses, spare, torch.get_num_threads())
+        new = _Run(*whole, places, *addresses, spare, torch.get_num_threads(), len(self.memory[0].key))
         ctypes.memmove(self.address, ctypes.addressof(new), ctypes.sizeof(new))
         self._alive: list[Any] = [layers, buffers, positions, standing]
 
@@ -136,7 +145,8 @@ class SlotRun(DecoderRun):
         and of targets. There are up to `places` sentences.
         """
         self._encoding, self._embedding, self._scale, self._source_positions = encoding, embedding, scale, positions[0]
-        super().__init__(step, positions[1], _memory(step, places, ROOM), beam, ROOM)
+        self._usual = places * ROOM
+        super().__init__(step, positions[1], _memory(step, self._usual), beam, ROOM, places)
         self._read(ROOM)
 
     def serves(self, step: DecoderStep, encoding: EncoderPass, embedding: Float[Tensor, "vocab model_dim"]) -> bool:
@@ -147,48 +157,66 @@ class SlotRun(DecoderRun):
     @property
     def has_grown(self) -> bool:
         """Whether long sources or hypotheses have needed more than the usual memory."""
-        return max(self.room, self.memory[0].key.shape[2]) > ROOM
+        return max(self.room, len(self._places)) > ROOM or self._cells > self._usual
 
-    def board(self, sources: Sequence[Sequence[int]], places: Sequence[int]) -> None:
-        """Encode sources and begin their sentences, after the others, in free places.
+    @property
+    def _cells(self) -> int:
+        """The tokens of sources for which there is memory."""
+        return len(self.memory[0].key)
+
+    def most(self, length: int) -> int:
+        """The most sentences whose hypotheses may have so many tokens, at least one."""
+        return max(1, LARGEST // self.bytes(self._step, self.beam, length))
+
+    def board(self, sources: Sequence[Sequence[int]], places: Sequence[int]) -> int:
+        """Encode sources and begin their sentences, after the others, in free places. Returns how many of the first ones
+        have begun: others wait until there is memory. One source always begins if nothing else is in flight.
 
         Raises ValueError for a source with more tokens than there are positions, IndexError for an unknown token.
         """
         lengths = list(map(len, sources))
         tokens, numbers = ctypes.c_int64 * sum(lengths), ctypes.c_int64 * len(sources)
         longest = max(lengths)
-        self._require_memory(longest)
+        if longest > len(self._places):
+            self._read(max(longest, 2 * len(self._places)))
         if longest > len(self._places):  # the kernel would read what lies behind them
             raise ValueError(
                 f"A source has {longest} tokens, but the model has {len(self._places)} positions. Shorten it, or train "
                 "with a larger position.max_length."
             )
         self._run.threads = torch.get_num_threads()
-        if not self._step.library.run_board(
+        begun = self._step.library.run_board(
             *map(ctypes.byref, (self._run, self._encoding.structure, self._input)),
             tokens(*itertools.chain.from_iterable(sources)),
             *(numbers(*part) for part in (lengths, places)),
             ctypes.c_int64(len(sources)),
-        ):
+        )
+        if begun < 0:
             raise IndexError(f"A source has tokens that are not in the vocabulary of {len(self._embedding)}.")
+        if begun < len(sources) and self._grows(sum(lengths[begun:]), lengths[begun]):
+            begun += self.board(sources[begun:], places[begun:])
+        return int(begun)
 
     def require_room(self, tokens: int) -> None:
         """Make room for hypotheses of so many tokens."""
         if tokens > self.room:
             self._allot(max(2 * self.room, tokens))
 
-    def _require_memory(self, length: int) -> None:
-        """Make room for sources of so many tokens."""
-        before, memory = self.memory[0].key.shape[2], self.memory
-        if length <= before:
-            return
-        used = self._of_sentences[: self._run.rows.count // self.beam]
-        self.memory = _memory(self._step, len(self._of_sentences), max(2 * before, length))
+    def _grows(self, tokens: int, first: int) -> bool:
+        """Make more memory for sources of so many tokens, the first of so many. Whether there was any to be had."""
+        before, memory = self._cells, self.memory
+        most = MEMORY // (2 * self._step.width * self._step.dtype.itemsize * len(memory))
+        if not self._run.rows.count:
+            most = max(most, first)
+        cells = min(most, before + max(before, tokens))
+        if cells <= before:
+            return False
+        self.memory = _memory(self._step, cells)
         for new, old in zip(self.memory, memory, strict=True):
             for part, former in zip(new, old, strict=True):
-                part[used, :, :before] = former[used]
+                part[:before] = former
         self._point()
-        self._read(self.memory[0].key.shape[2])
+        return True
 
     def _read(self, length: int) -> None:
         """Tell the encoder where its input stands, for sources of up to so many tokens."""
@@ -201,7 +229,6 @@ class SlotRun(DecoderRun):
         self._step.library.run_select(ctypes.byref(self._run), native.address(rows), ctypes.c_int64(len(rows)))
 
 
-def _memory(step: DecoderStep, places: int, room: int) -> tuple[KeyValue, ...]:
-    heads = step.decoder.heads
-    shape = (places, heads, room, step.width // heads)
-    return tuple(KeyValue(*(torch.empty(shape, dtype=step.dtype) for _ in range(2))) for _ in step.blocks)
+def _memory(step: DecoderStep, cells: int) -> tuple[KeyValue, ...]:
+    """Memory for sources of so many tokens together."""
+    return tuple(KeyValue(*(torch.empty(cells, step.width, dtype=step.dtype) for _ in range(2))) for _ in step.blocks)

@@ -1,6 +1,5 @@
 // A whole encoder: all layers over the tokens of all sentences without padding, and the keys and values that a decoder
 // looks up. All between products is float32. A token's result depends on its sentence only, to the bit.
-#include <vector>
 
 struct EncoderLayer {
     Product joined, output, expand, contract;
@@ -101,6 +100,24 @@ static void embed(const Input& input, const int64_t* ids, int64_t count, int64_t
     for (int64_t i = 0; i < count * width; i += LANES) store(x + i, rounded(load(x + i) + take(input.positions, half, i)));
 }
 
+// The cells in which the first of some sources get room between those of the sentences in flight.
+static std::vector<int64_t> gaps(const Run& run, const int64_t* lengths, int64_t sentences) {
+    const Rows& r = run.rows;
+    std::vector<std::pair<int64_t, int64_t>> taken;  // beginnings and ends
+    for (int64_t i = 0; i < r.count / r.beam; i++) taken.push_back({r.of_sentences[i], r.of_sentences[i] + r.lengths[i]});
+    std::sort(taken.begin(), taken.end());
+    std::vector<int64_t> cells;
+    for (int64_t i = 0; i < sentences; i++) {
+        int64_t cell = 0;
+        auto next = taken.begin();
+        for (; next != taken.end() && next->first < cell + lengths[i]; next++) cell = next->second;
+        if (cell + lengths[i] > run.cells) break;
+        taken.insert(next, {cell, cell + lengths[i]});
+        cells.push_back(cell);
+    }
+    return cells;
+}
+
 constexpr size_t USUAL = 1 << 23;  // bytes of scratch memory that stay for the next call
 
 template <class Number>
@@ -121,8 +138,8 @@ int64_t tokens_together(const int64_t* starts, int64_t sentences) {
 }
 
 // Encodes x [tokens, width] in place, and writes keys and values [places, heads, room, dim] for each layer of the decoder
-// into `kept`, up to each sentence's end; `places` of sentences are by default their numbers. `starts` are the first tokens of sentences and the end of the last one. `work`
-// takes (5 · width + the larger of the hidden layer and 2 · width) numbers for each token that is encoded together;
+// into `kept`, up to each sentence's end; `places` of sentences (`first_key`) are by default their numbers. `starts` are
+// the first tokens of sentences and the end of the last one. `work` takes (5 · width + the larger of the hidden layer and 2 · width) numbers for each token that is encoded together;
 // `rounded` as many of the widest input in bfloat16, up to a multiple of 16. `watched` [layers, tokens, 3 · width], or null,
 // receives queries, keys and values.
 void encode(
@@ -165,19 +182,20 @@ void encode(
         for (int64_t number = 0; number < e.num_memories; number++) {
             multiply_(e.memories[number], own, rest, false, NONE);
             for (int64_t s = first; s < last; s++)
-                for (int64_t place = 0; place < starts[s + 1] - starts[s]; place++) {
+                for (int64_t place = 0, length = starts[s + 1] - starts[s]; place < length; place++) {
                     const float* from = rest + (starts[s] - starts[first] + place) * 2 * width;
                     for (int64_t i = 0; i < 2 * width; i += LANES) {
-                        int64_t head = (places ? places[s] : s) * e.heads + i % width / dim;
-                        put(kept[2 * number + i / width], e.half, (head * room + place) * dim + i % dim, load(from + i));
+                        int64_t at = first_key(places ? places[s] : s, room, length, e.heads, i % width / dim) + place;
+                        put(kept[2 * number + i / width], e.half, at * dim + i % dim, load(from + i));
                     }
                 }
         }
     }
 }
 
-// Encodes sources of these lengths into free places of a run's memory, and begins their sentences after the others. Returns 0,
-// and changes nothing, where a token is not in the vocabulary.
+// Encodes sources of these lengths into gaps of a run's memory, and begins their sentences after the others, with rows in
+// these free places; the first ones, as many as have room. Returns how many, or −1, and changes nothing, where a token is
+// not in the vocabulary.
 int64_t run_board(
     Run* run, const Encoder* encoder, const Input* input, const int64_t* ids, const int64_t* lengths, const int64_t* places,
     int64_t sentences
@@ -185,25 +203,31 @@ int64_t run_board(
     const Encoder& e = *encoder;
     static thread_local std::vector<float> x, work;
     static thread_local std::vector<uint16_t> rounded;
-    std::vector<int64_t> starts(1, 0);
+    std::vector<int64_t> starts(1, 0), cells = gaps(*run, lengths, sentences);
     for (int64_t i = 0; i < sentences; i++) starts.push_back(starts[i] + lengths[i]);
     for (int64_t i = 0; i < starts[sentences]; i++)
-        if (ids[i] < 0 || ids[i] >= input->vocab) return 0;
-    x.resize(starts[sentences] * e.width);
-    for (int64_t i = 0; i < sentences; i++)
-        embed(*input, ids + starts[i], lengths[i], e.width, e.half, x.data() + starts[i] * e.width);
-    int64_t together = tokens_together(starts.data(), sentences);
-    work.resize(together * (5 * e.width + std::max(e.hidden, 2 * e.width)));
-    rounded.resize((together + 15) / 16 * 16 * std::max(e.hidden, e.width));
+        if (ids[i] < 0 || ids[i] >= input->vocab) return -1;
+    sentences = cells.size();
     std::vector<void*> kept;
     for (int64_t layer = 0; layer < e.num_memories; layer++) {
         kept.push_back((void*)run->kept[layer].key);
         kept.push_back((void*)run->kept[layer].value);
     }
-    encode(encoder, x.data(), starts.data(), sentences, places, kept.data(), run->rows.memory_room, work.data(),
-           rounded.data(), nullptr, run->threads);
-    run_join(run, places, lengths, sentences);
+    for (int64_t first = 0, last; first < sentences; first = last) {
+        last = end_of_group(starts.data(), sentences, first);
+        int64_t together = starts[last] - starts[first];
+        x.resize(together * e.width);
+        work.resize(together * (5 * e.width + std::max(e.hidden, 2 * e.width)));
+        rounded.resize((together + 15) / 16 * 16 * std::max(e.hidden, e.width));
+        std::vector<int64_t> own;
+        for (int64_t i = first; i <= last; i++) own.push_back(starts[i] - starts[first]);
+        for (int64_t i = first; i < last; i++)
+            embed(*input, ids + starts[i], lengths[i], e.width, e.half, x.data() + own[i - first] * e.width);
+        encode(encoder, x.data(), own.data(), last - first, cells.data() + first, kept.data(), 0, work.data(),
+               rounded.data(), nullptr, run->threads);
+    }
+    run_join(run, places, cells.data(), lengths, sentences);
     give_back(x), give_back(work), give_back(rounded);
-    return 1;
+    return sentences;
 }
 }

@@ -1,15 +1,15 @@
 #include "prelude.h"
 #include "product.h"
 #include "int8.h"
+#include <vector>
 // One new position of a decoder: its attention over the keys and values that are kept, one query a row and head and no
 // masks; and, for a few rows, the whole step.
 
 constexpr int64_t WIDEST = 16;  // vectors of a head
 
 // to[row, head] = softmax(scale · q Kᵀ) V over the first `count` keys, or the first counts[row / beam]. Keys and values
-// are [places, heads, room, dim]. Those of a row stand at the place row / beam, or at places[row / beam]; or, with a table
-// [rows, room], each key stands at a place of its own. `scores` has room for every row and head, rounded up to whole
-// vectors.
+// are [places, heads, room, dim]. Those of a row stand at the place row / beam, or at places[row / beam], as `first_key`
+// says; or, with a table [rows, room], each key stands at a place of its own.
 struct Attention {
     const void* query;
     bool half_query;
@@ -19,10 +19,16 @@ struct Attention {
     int64_t rows, beam, heads, dim, room, count;
     const int64_t *counts, *places;
     const int32_t* table;
-    float scale, *scores;
+    float scale;
     void* to;
     bool half_to;
 };
+
+// Where the keys of a place and a head begin, in vectors of a head. Without `room` a place is the cell in which a sequence
+// begins, and its heads have only its length.
+static inline int64_t first_key(int64_t place, int64_t room, int64_t length, int64_t heads, int64_t head) {
+    return room ? (place * heads + head) * room : place * heads + head * length;
+}
 
 // softmax(scale · q Kᵀ) V of one row and head, where key j begins at the number base(j).
 template <class Base>
@@ -60,17 +66,18 @@ static inline void attend_one(const Attention& a, int64_t task, int64_t seen, fl
 }
 
 static void attention(const Attention& a, int64_t threads) {
-    int64_t wide = (a.room + LANES - 1) / LANES * LANES;
     parallel(a.rows * a.heads, a.rows * a.heads < 64 ? 1 : threads, [=, &a](int64_t task) {
         int64_t row = task / a.heads, head = task % a.heads, group = row / a.beam;
         int64_t seen = a.counts ? a.counts[group] : a.count, dim = a.dim;
-        float* weights = a.scores + task * wide;
+        static thread_local std::vector<float> room;
+        if ((int64_t)room.size() < seen + LANES) room.resize(seen + LANES);
+        float* weights = room.data();
         if (a.table) {
             const int32_t* places = a.table + row * a.room;
             int64_t first = head * a.room, next = a.heads * a.room;
             attend_one(a, task, seen, weights, [=](int64_t j) { return (places[j] * next + first + j) * dim; });
         } else {
-            int64_t first = ((a.places ? a.places[group] : group) * a.heads + head) * a.room * dim;
+            int64_t first = first_key(a.places ? a.places[group] : group, a.room, seen, a.heads, head) * dim;
             attend_one(a, task, seen, weights, [=](int64_t j) { return first + j * dim; });
         }
     });
@@ -106,8 +113,8 @@ struct Kept {
 struct Rows {
     int64_t count, beam, latest;
     const int64_t *times, *lengths;  // of each row, by default `latest`; of each sentence's source
-    int64_t places, cache_room, memory_room;  // places of rows in the cache
-    const int64_t* of_sentences;  // the place of each sentence in the memory; by default sentence after sentence
+    int64_t places, cache_room, memory_room;  // places of rows in the cache; no room: sources stand side by side
+    const int64_t* of_sentences;  // the place of each sentence in the memory (`first_key`); by default sentence after sentence
     const int64_t* of_rows;       // the place of each row in the cache; by default row after row
     int32_t* table;  // [rows, cache_room]: the place of each earlier position of a row, if not its own; here the newest is added
 };
@@ -129,8 +136,8 @@ static void normalise(const Norm& norm, const float* x, int64_t rows, int64_t wi
 
 // The logits [rows, vocab] after the tokens, which stand at the rows' times; 0 where a token is not in the vocabulary.
 // `position` holds one vector for all rows, or one for each, `apart` numbers after each other. `counts` takes a number for
-// each row. `room` takes 6 · rows · width, and the hidden layer or the scores of an attention; `rounded` rows of the widest
-// input in bfloat16, up to a multiple of 16; `queries` [layers, 2, rows, width] tells what attentions were asked.
+// each row. `room` takes 6 · rows · width and the hidden layer; `rounded` rows of the widest input in bfloat16, up to a
+// multiple of 16; `queries` [layers, 2, rows, width] tells what attentions were asked.
 static int64_t logits_after(
     const Decoder* decoder, const Kept* kept, const Rows* stand, const int64_t* tokens, const void* position,
     int64_t apart, int64_t* counts, float* room, uint16_t* rounded, float* queries, float* logits, int64_t threads
@@ -180,7 +187,7 @@ static int64_t logits_after(
         const char* values = cache + r.places * width * r.cache_room * (half ? 2 : 4);
         attention(
             {queries, false, width, cache, values, half, rows, 1, d.heads, dim, r.cache_room, 0, counts, r.of_rows, r.table,
-             (float)layer.scales[0], rest, context, false},
+             (float)layer.scales[0], context, false},
             threads
         );
         multiply_(layer.output, context, rows, x, true, NONE, threads);
@@ -189,7 +196,7 @@ static int64_t logits_after(
         multiply_(layer.cross_query, before(layer.norms[1]), rows, queries + size, false, NONE, threads);
         attention(
             {queries + size, false, width, kept->key, kept->value, half, rows, r.beam, d.heads, dim, r.memory_room, 0,
-             r.lengths, r.of_sentences, nullptr, (float)layer.scales[1], rest, context, false},
+             r.lengths, r.of_sentences, nullptr, (float)layer.scales[1], context, false},
             threads
         );
         multiply_(layer.cross_output, context, rows, x, true, NONE, threads);
@@ -208,13 +215,12 @@ extern "C" {
 
 void attend(
     const void* query, int64_t stride, const void* key, const void* value, int64_t half, int64_t rows, int64_t beam,
-    int64_t heads, int64_t dim, int64_t room, int64_t count, const int64_t* counts, double scale, float* scores,
-    void* to, int64_t threads
+    int64_t heads, int64_t dim, int64_t room, int64_t count, const int64_t* counts, double scale, void* to, int64_t threads
 ) {
     bool short_ = half != 0;
     attention(
         {query, short_, stride, key, value, short_, rows, beam, heads, dim, room, count, counts, nullptr, nullptr,
-         (float)scale, scores, to, short_},
+         (float)scale, to, short_},
         threads
     );
 }
@@ -243,6 +249,7 @@ struct Run {
     float* queries;
     int32_t* spare;  // as large as the table
     int64_t threads;
+    int64_t cells;  // of the memory, where sources stand side by side
 };
 
 int64_t run_step(Run* run, const int64_t* tokens, float* logits) {
@@ -281,13 +288,16 @@ void run_select(Run* run, const int64_t* rows, int64_t count) {
     r.count = count;
 }
 
-// Sentences whose sources of these lengths stand in the memory come last, before their first token.
-void run_join(Run* run, const int64_t* places, const int64_t* source_lengths, int64_t sentences) {
+// Sentences whose sources of these lengths stand at `sources` in the memory come last, before their first token, with rows
+// in `places`.
+void run_join(
+    Run* run, const int64_t* places, const int64_t* sources, const int64_t* source_lengths, int64_t sentences
+) {
     Rows& r = run->rows;
     auto *of_sentences = (int64_t*)r.of_sentences, *of_rows = (int64_t*)r.of_rows;
     auto *lengths = (int64_t*)r.lengths, *times = (int64_t*)r.times;
     for (int64_t i = 0, sentence = r.count / r.beam; i < sentences; i++, sentence++) {
-        of_sentences[sentence] = places[i];
+        of_sentences[sentence] = sources[i];
         lengths[sentence] = source_lengths[i];
         for (int64_t place = 0; place < r.beam; place++) {
             of_rows[sentence * r.beam + place] = places[i] * r.beam + place;

@@ -206,8 +206,6 @@ class Sight:
         fits = cache.dtype in (torch.float32, torch.bfloat16) and cache.device.type == "cpu" and dim % 16 == 0
         self.library = kernels() if fits and dim <= 256 and memory.key.is_contiguous() else None
         if self.library is not None:
-            places = max(-(-place // 16) * 16 for place in (cache.shape[3], memory.key.shape[2]))
-            self.scores = torch.empty(cache.shape[1] * cache.shape[2] * places)
             return
         count = clock.latest + 1
         self.past = cache.new_zeros(1, 1, count + -count % step)
@@ -260,7 +258,6 @@ class Sight:
             *map(ctypes.c_int64, sizes),
             native.address(counts),
             ctypes.c_double(scale),
-            native.address(self.scores),
             native.address(context),
             native.threads(),
         )

@@ -147,7 +147,7 @@ class DecoderStep:
         """
         token, position, lengths = token.long().contiguous(), position.contiguous(), lengths.contiguous()
         rows, sentences, room, memory_room = len(token), len(lengths), cache[0].shape[3], memory[0].key.shape[2]
-        kinds = self.sizes(rows, max(room, memory_room)).values()
+        kinds = self.sizes(rows).values()
         counts, work, rounded, queries = (torch.empty(size, dtype=kind) for size, kind in kinds)
         logits = torch.empty(rows, self.vocab)
         layers = zip(cache, memory, strict=True)
@@ -180,12 +180,11 @@ class DecoderStep:
             self._note(watched.to(self.dtype), cache, memory, watched_at)
         return logits
 
-    def sizes(self, rows: int, room: int) -> dict[str, tuple[int, torch.dtype]]:
-        """The numbers that the kernel needs memory for, and their types, with so many rows and positions."""
-        places = -(-room // LANES) * LANES
+    def sizes(self, rows: int) -> dict[str, tuple[int, torch.dtype]]:
+        """The numbers that the kernel needs memory for, and their types, with so many rows."""
         return {
             "counts": (rows, torch.int64),
-            "room": (rows * (6 * self.width + max(self._hidden, self.decoder.heads * places)), torch.float32),
+            "room": (rows * (6 * self.width + self._hidden), torch.float32),
             "rounded": (-(-rows // 16) * 16 * max(self._hidden, self.width), torch.bfloat16),
             "queries": (len(self.blocks) * 2 * rows * self.width, torch.float32),
         }
