@@ -30,6 +30,7 @@ from foveate.models.gpt import GPTConfig
 from foveate.models.ran_language_model import RANLanguageModelConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig, NoneConfig, SinusoidalConfig
+from foveate.nn.prepared import decoder_run
 from foveate.nn.precision import Precision, set_precision
 
 VOCAB, SENTENCES, LONGEST = 40, 9, 18
@@ -236,6 +237,42 @@ def test_memory_of_long_sources_is_released_when_nothing_is_in_flight(way: str) 
             flight.tick()
         flight.drop(["source"])
         assert (flight._run is not None) == stays
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("config", [GREEDY, BEAM], ids=str)
+def test_memory_in_flight_is_bounded_and_long_sentences_wait_for_it(
+    config: DecodeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = built(ENCODER_DECODERS["kernel, sinusoidal"], VOCAB, VOCAB, dtype=torch.float32)
+    cell, beam = 2 * 32 * 4 * 2, beam_size(config)  # keys and values of two layers
+    monkeypatch.setattr(decoder_run, "MEMORY", 400 * cell)
+    monkeypatch.setattr(decoder_run, "LARGEST", 100 * beam * cell)
+    draw = random.Random(4)
+    lengths = [3, 150, 150, 5, 150, 90, 2, 500, 7, 250, 160, *draw.choices((1, 3, 6, 200), k=10)]
+    sources = [[draw.randrange(3, VOCAB) for _ in range(length)] + [2] for length in lengths]
+    allowed = [Limits(max_length=draw.choice((5, 9, 60))) for _ in sources]
+    wide = replace(config, max_length=60)
+    flight, arrived = Flight[list[int]](model, model.start, wide, capacity=5, gather=1, native=model.begin_flight), {}
+    flight.admit(range(len(sources)), sources, allowed)
+    held, cells = 0, set[int]()
+    while flight.waiting or flight.flying:
+        complete = {arrival.name: arrival.hypotheses for arrival in flight.tick(3)}
+        arrived |= complete
+        there = [number for number in range(len(sources)) if number in flight._numbers.values() or number in complete]
+        assert len(there) == 1 or sum(len(sources[number]) for number in there) <= 400
+        assert len(there) * max(allowed[number].max_length or 0 for number in there) <= 100 or len(there) == 1
+        held += flight.waiting > 0 and flight.flying < 5
+        if flight._run is not None:
+            cells.add(len(flight._run.memory[0].key))
+    assert held  # or the bounds would not have been tested
+    assert cells <= {5 * 64, 400, 501}
+    for number, hypotheses in arrived.items():
+        with torch.no_grad():
+            state = model.start(Batch.of([sources[number]]), beam)
+            [alone] = decode(model, state, sentences=1, config=wide, max_length=allowed[number].max_length)
+        assert hypotheses == alone
+    assert len(arrived) == len(sources)
 
 
 @needs_a_compiler

@@ -218,13 +218,12 @@ class Flight(Generic[Source]):
         """Start sentences that wait, in their order, in free places."""
         if not self._numbers and self._seats is not None and self._native is not None:
             self._run = self._native(self.capacity, self._beam, self._run)
-        started = self._queue[: self.capacity - self.flying]
+        started = self._next_ones()
+        sources = [each.source for each in started]
         if self._run is not None and self._seats is not None:
-            started = started[: self._rows_fit([each.allowed for each in started])]
-            count = self._run.board([each.source for each in started], self._seats.free(len(started)))
-            started = started[:count]
+            started = started[: self._run.board(sources, self._seats.free(len(sources)))]
         else:
-            state, joiner = self._start([each.source for each in started], self._beam), cast(Any, self._stepper)
+            state, joiner = self._start(sources, self._beam), cast(Any, self._stepper)
             self._state = joiner.join(self._state, state) if self._numbers else state
         del self._queue[: len(started)]
         limits = [each.limits for each in started]
@@ -238,13 +237,16 @@ class Flight(Generic[Source]):
         self._running = running if self._running is None else _joined(self._running, running)
         return None
 
-    def _rows_fit(self, allowed: Sequence[int]) -> int:
-        """How many of the first sentences with so many tokens have memory for these beside those in flight."""
-        assert self._run is not None and self._seats is not None
-        longest = itertools.accumulate(allowed, max, initial=self._seats.limit)
-        next(longest)
-        fits = (self.flying + count < self._run.most(most) for count, most in enumerate(longest))
-        return sum(itertools.takewhile(bool, fits))
+    def _next_ones(self) -> list[_Waiting[Source]]:
+        """The first of those that wait, as many as have places and memory for all their tokens."""
+        started: list[_Waiting[Source]] = []
+        longest = 0 if self._seats is None else self._seats.limit
+        for each in self._queue[: self.capacity - self.flying]:
+            longest = max(longest, each.allowed)
+            if self._run is not None and self.flying + len(started) >= self._run.most(longest):
+                break
+            started.append(each)
+        return started
 
     def _advance(self, steps: int) -> dict[int, list[Hypothesis]]:
         """Go one token further, or several ones in C, and remove what is complete."""

@@ -176,7 +176,7 @@ class SlotRun(DecoderRun):
         """
         lengths = list(map(len, sources))
         tokens, numbers = ctypes.c_int64 * sum(lengths), ctypes.c_int64 * len(sources)
-        longest = max(lengths)
+        longest = max(lengths, default=0)
         if longest > len(self._places):
             self._read(max(longest, 2 * len(self._places)))
         if longest > len(self._places):  # the kernel would read what lies behind them

@@ -55,7 +55,7 @@ static inline void integers(const uint8_t* x, int64_t apart, const int8_t* panel
 #ifdef __AVX512VNNI__
         __m512i w[VECTORS];
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < VECTORS; j++) w[j] = _mm512_loadu_si512(panel + j * FOUR * LANES);
+        for (int64_t j = 0; j < VECTORS; j++) hold(w[j] = _mm512_loadu_si512(panel + j * FOUR * LANES));
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++) {
             int32_t four;

@@ -40,6 +40,15 @@ static inline void ask(const char* place) {
     for (int64_t line = 0; line < (int64_t)(PANEL * sizeof(float)); line += 64) __builtin_prefetch(place + AHEAD + line, 0, 2);
 }
 
+// Keeps weights in their register. Where rows are few, compilers would rather read them again for each row, which takes
+// longer than the products.
+template <class Register>
+static inline void hold(Register& weights) {
+#ifdef __AVX512F__
+    __asm__("" : "+v"(weights));
+#endif
+}
+
 // The products of M rows of x with a panel.
 template <int M>
 static inline void tile(const float* x, int64_t inputs, const float* panel, Vec (*to)[VECTORS]) {
@@ -47,7 +56,7 @@ static inline void tile(const float* x, int64_t inputs, const float* panel, Vec 
     for (int64_t k = 0; k < inputs; k++, panel += PANEL) {
         Vec w[VECTORS];
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < VECTORS; j++) w[j] = load(panel + j * LANES);
+        for (int64_t j = 0; j < VECTORS; j++) hold(w[j] = load(panel + j * LANES));
         ask((const char*)panel);
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++)
@@ -66,7 +75,11 @@ static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, Ve
     for (int64_t k = 0; k < inputs / 2; k++, panel += 2 * PANEL) {
         __m512bh w[VECTORS];
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < VECTORS; j++) w[j] = (__m512bh)_mm512_loadu_si512(panel + 2 * j * LANES);
+        for (int64_t j = 0; j < VECTORS; j++) {
+            __m512i weights = _mm512_loadu_si512(panel + 2 * j * LANES);
+            hold(weights);
+            w[j] = (__m512bh)weights;
+        }
         ask((const char*)panel);
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++) {

@@ -79,8 +79,6 @@ class ServedTranslator(Served):
     def flight(self) -> "ServedFlight | None":
         if self._readers:
             return None  # a flight has no settings, and the language is one
-        if not isinstance(self.reader.config, BeamConfig) or self.reader.config.beam == 1:
-            return None  # greedily, batches are faster: see `benchmarks/flight.py`
         try:
             return ServedFlight(self)
         except UsageError:  # states of this model cannot be joined
