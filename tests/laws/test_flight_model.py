@@ -30,8 +30,8 @@ from foveate.models.gpt import GPTConfig
 from foveate.models.ran_language_model import RANLanguageModelConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
 from foveate.nn import BlockConfig, LearnedConfig, NoneConfig, SinusoidalConfig
-from foveate.nn.prepared import decoder_run
 from foveate.nn.precision import Precision, set_precision
+from foveate.nn.prepared import decoder_run
 
 VOCAB, SENTENCES, LONGEST = 40, 9, 18
 """Longer than the room with which a past begins."""

@@ -141,6 +141,14 @@ class Flight(Generic[Source]):
         """The number of sentences in flight."""
         return len(self._numbers)
 
+    @torch.inference_mode()
+    def has_steps_in_c(self) -> bool:
+        """Whether sentences that came now would be decoded without Python between two steps."""
+        if self._run is not None:
+            return True
+        native = None if self._seats is None else self._native
+        return native is not None and native(self.capacity, self._beam, None) is not None
+
     def admit(
         self, names: Sequence[Hashable], sources: Sequence[Source], limits: Sequence[Limits] | None = None
     ) -> None:

@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from foveate.decode import BeamConfig, GreedyConfig
 from foveate.errors import DataError, UsageError
 from foveate.interruption import interruptible
 from foveate.storage.run import read_run
@@ -39,10 +41,19 @@ def questions(seed: int) -> Iterator[list[str]]:
         yield [noise.choice(TEXTS) for _ in range(noise.randint(1, 4))]
 
 
-def test_questions_in_flight_get_the_answers_that_they_get_alone(served: ServedTranslator) -> None:
+@pytest.fixture(scope="module", params=[None, GreedyConfig()], ids=["beams", "greedy"])
+def searching(request: pytest.FixtureRequest) -> ServedTranslator:
+    translator = Translator.load("en-fr")
+    translator.config = translator.config if request.param is None else request.param
+    return ServedTranslator(translator, run_folder("en-fr"))
+
+
+def test_questions_in_flight_get_the_answers_that_they_get_alone(searching: ServedTranslator) -> None:
+    served = searching
     alone = dict(zip(TEXTS, served.answer(TEXTS, {}), strict=True))
     for seed in range(2):
-        flight, noise = ServedFlight(served), random.Random(seed)
+        flight, noise = served.flight(), random.Random(seed)
+        assert flight is not None
         waiting, answers, dropped = dict(enumerate(questions(seed))), {}, set()
         every = dict(waiting)
         while waiting or flight.busy:
@@ -58,6 +69,15 @@ def test_questions_in_flight_get_the_answers_that_they_get_alone(served: ServedT
         assert answers.keys() == every.keys() - dropped
         for number, own in answers.items():
             assert own == [alone[text] for text in every[number]]
+
+
+def test_greedy_translators_answer_in_batches_where_steps_are_python(served: ServedTranslator) -> None:
+    own = copy(served)
+    own.reader = copy(served.reader)
+    own.reader.config = GreedyConfig(no_repeat_ngram=3)  # the kernel does not know it
+    assert own.flight() is None
+    own.reader.config = BeamConfig(no_repeat_ngram=3)
+    assert own.flight() is not None
 
 
 def test_a_refused_question_leaves_nothing_behind(served: ServedTranslator) -> None:

@@ -50,8 +50,8 @@ class DecoderRun:
         room: int,
         places: int | None = None,
     ) -> None:
-        """`positions` are added to the embeddings; the memory has a place for every sentence, or, where there are so many
-        `places`, cells in which sources stand side by side. There is room for hypotheses of `room` tokens.
+        """`positions` are added to the embeddings. The memory has a place for every sentence or, for a number of places,
+        cells in which their sources stand side by side. There is room for hypotheses of `room` tokens.
         """
         self.vocab, self.beam, self.memory, self.room = step.vocab, beam, tuple(memory), 0
         self._step, self._positions, self._run = step, positions, _Run()
@@ -169,8 +169,8 @@ class SlotRun(DecoderRun):
         return max(1, LARGEST // self.bytes(self._step, self.beam, length))
 
     def board(self, sources: Sequence[Sequence[int]], places: Sequence[int]) -> int:
-        """Encode sources and begin their sentences, after the others, in free places. Returns how many of the first ones
-        have begun: others wait until there is memory. One source always begins if nothing else is in flight.
+        """Encode sources and begin their sentences, after the others, in free places. Returns how many of the first
+        have begun: others wait until there is memory. If nothing is in flight, at least one begins.
 
         Raises ValueError for a source with more tokens than there are positions, IndexError for an unknown token.
         """

@@ -80,9 +80,11 @@ class ServedTranslator(Served):
         if self._readers:
             return None  # a flight has no settings, and the language is one
         try:
-            return ServedFlight(self)
+            flight = ServedFlight(self)
         except UsageError:  # states of this model cannot be joined
             return None
+        wide = isinstance(self.reader.config, BeamConfig) and self.reader.config.beam > 1
+        return flight if wide or flight.has_steps_in_c() else None  # one row costs less than its Python
 
     def traced(self, text: str, settings: Mapping[str, Any]) -> tuple[Trace, dict[str, Any]]:
         target, read = settings.get("target"), self.tokens(text)
@@ -130,6 +132,10 @@ class ServedFlight:
     @property
     def busy(self) -> bool:
         return bool(self._questions)
+
+    def has_steps_in_c(self) -> bool:
+        """As of `Flight`."""
+        return self._flight.flight.has_steps_in_c()
 
     def serves(self, kind: str, settings: Mapping[str, Any]) -> bool:
         return kind in ("answer", "stream") and not settings
