@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float32, Float64
 from numpy.typing import ArrayLike
 
 from foveate.errors import UsageError
-from foveate.inspect.caption import printable
+from foveate.inspect.caption import UNSPACED, printable
 from foveate.inspect.lift import equal
 
 Span = tuple[int, int]
@@ -19,6 +19,8 @@ By = Literal["target", "source", "both", "either"]
 SPECIAL = frozenset({"<pad>", "<s>", "</s>"})
 # A piece with this beginning is the first of a word: SentencePiece, GPT-2, plain characters.
 _WORD_BEGINS = ("▁", "Ġ", " ")
+_TAG = re.compile(r"<2\w+>")
+"""The tag of a language before a source, whose text may begin without a mark."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,8 +212,8 @@ class Alignment:
     def words(self) -> "Alignment":
         """Merge subword pieces to words by their marks (`▁`, `Ġ`, a space; `@@` or `##` for continuations).
 
-        Pieces of a side without marks are words already. Weights are summed over the keys of a word and averaged over
-        its queries, so that rows still sum to 1.
+        Pieces of a side without marks are words already, and so are those of scripts without spaces. Weights are summed
+        over the keys of a word and averaged over its queries, so that rows still sum to 1.
 
         >>> alignment = Alignment.of(["▁un", "seen"], ["▁in", "vis", "ible"], [[1, 0], [0.4, 0.6], [0.1, 0.9]])
         >>> alignment.words()
@@ -322,15 +324,23 @@ def _alphabet() -> dict[str, int]:
 BYTES = _alphabet()
 
 
-def word_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
-    """The spans of words among pieces; a special symbol is a separate word.
+def word_spans(pieces: Sequence[str], *, by_spaces: bool = False) -> tuple[Span, ...]:
+    """The spans of words among pieces; a special symbol is a separate word, and so is every piece of a script without
+    spaces, such as Chinese, unless words are divided `by_spaces` alone.
 
     >>> word_spans(["▁a", "▁ba", "na", "na", "</s>"])
     ((0, 1), (1, 4), (4, 5))
     >>> word_spans(["a", "ba@@", "na@@", "na"])
     ((0, 1), (1, 4))
+    >>> word_spans(["▁打开", "文件"]), word_spans(["▁打开", "文件"], by_spaces=True)
+    (((0, 1), (1, 2)), ((0, 2),))
     """
-    starts = [i for i in range(len(pieces)) if i == 0 or _begins_word(i, pieces, _marks(pieces))]
+    mark = _marks(pieces)
+    starts = [
+        i
+        for i in range(len(pieces))
+        if i == 0 or _begins_word(i, pieces, mark) or (not by_spaces and _stands_alone(i, pieces))
+    ]
     return tuple(zip(starts, [*starts[1:], len(pieces)], strict=True)) if pieces else ()
 
 
@@ -386,11 +396,17 @@ def _marks(pieces: Sequence[str]) -> str:
 
 def _begins_word(i: int, pieces: Sequence[str], mark: str) -> bool:
     piece, before = pieces[i], pieces[i - 1]
-    if piece in SPECIAL or before in SPECIAL or not mark:
+    if piece in SPECIAL or before in SPECIAL or _TAG.fullmatch(before) or not mark:
         return True
     if mark in _WORD_BEGINS:
         return piece.startswith(mark)
     return not before.endswith("@@") if mark == "@@" else not piece.startswith("##")
+
+
+def _stands_alone(i: int, pieces: Sequence[str]) -> bool:
+    """Whether a piece or the one before is of a script without spaces, and the one before is not only a mark."""
+    before = pieces[i - 1]
+    return bool(UNSPACED.search(before) or (UNSPACED.search(pieces[i]) and before.strip("▁Ġ ")))
 
 
 def is_byte(piece: str) -> bool:

@@ -15,7 +15,8 @@ from foveate.attention import Attention
 from foveate.errors import UsageError
 from foveate.inspect.ablation import switched_off
 from foveate.inspect.attribution import Answer
-from foveate.inspect.text_unit import UNSPACED, is_mark
+from foveate.inspect.caption import UNSPACED
+from foveate.inspect.text_unit import is_mark
 from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.trace.observation import mixed
 from foveate.inspect.trace.trace import Trace

@@ -1,5 +1,6 @@
 """Labels in pictures: safe display of text, its reading direction, and its width."""
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Literal
@@ -11,6 +12,12 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # Persian needs the non-joiner and emoji need the joiner; every other format character only hides or reorders text.
 _JOINERS = "\u200c\u200d"
 _EMOJI_STYLE = "\ufe0f"
+UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u31f0-\u31ff"
+    r"\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U000323af]"
+)
+"""Thai, Lao, Myanmar, Khmer, Han and kana: scripts without spaces, in which every piece is a word. The viewer has
+the same ranges (viewer/src/story/word.ts), and tests/golden/words.json has the cases of both."""
 
 
 def printable(text: str) -> str:

@@ -37,7 +37,7 @@ def text_spans(pieces: Sequence[str], text: str, first: int = 0) -> tuple[Span, 
     words = len(text.split())
     if words == 1 and len(pieces) > first:
         return ((first, len(pieces)),)
-    inside = [(begin + first, end + first) for begin, end in word_spans(pieces[first:])]
+    inside = [(begin + first, end + first) for begin, end in word_spans(pieces[first:], by_spaces=True)]
     spans = tuple(span for span in inside if join_pieces(pieces[slice(*span)]).strip(" ▁Ġ"))
     if len(spans) != words:
         raise DataError(

@@ -14,6 +14,7 @@ from jaxtyping import Int
 from foveate.data.text import normalise
 from foveate.errors import UsageError
 from foveate.inspect.alignment import is_byte, piece_bytes
+from foveate.inspect.caption import UNSPACED
 
 if TYPE_CHECKING:
     from foveate.inspect.trace.track import Track
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
 Unit = Literal["word", "piece"]
 MARK = re.compile(r"<[^<>\x00-\x20]+>|\[[^\[\]\x00-\x20]+\]|___|_")
 """Begins, ends and gaps, which the viewer does not join with words."""
-UNSPACED = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u31f0-\u31ff"
-    r"\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U000323af]"
-)
-"""Thai, Lao, Myanmar, Khmer, Han and kana: scripts without spaces, in which the viewer shows every piece by itself. Its
-ranges are the same (viewer/src/story/word.ts), and tests/golden/words.json has the cases of both."""
 BROKEN = "�".encode()
 """The sign of an unknown character in a decoded text."""
 OUTSIDE = -1

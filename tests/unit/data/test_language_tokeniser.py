@@ -59,6 +59,8 @@ def test_a_language_is_chosen_and_known() -> None:
         tokeniser.encode("abc")
     with pytest.raises(UsageError, match=r"does not write 'fr', but en, fa, zh"):
         tokeniser.into("fr")
+    with pytest.raises(UsageError, match=r"'en-fa', but en, fa, zh\. Name the language alone: fa\."):
+        tokeniser.into("en-fa")
     with pytest.raises(DataError, match=r"directions: 'english' is not a direction"):
         LanguageTokeniser(INNER[0], ["english"])
     assert LanguageTokeniser(INNER[0], DIRECTIONS, side="target").encode("ab") == INNER[0].encode("ab")

@@ -15,7 +15,7 @@ export interface Word {
 const SIGN = /^(<[^<>\x00-\x20]+>|\[[^[\]\x00-\x20]+\])$/;
 /**
  * Scripts without spaces, in which many pieces together are more than a word: Thai, Lao, Myanmar, Khmer, Han and kana.
- * Python has the same ranges (inspect/text_unit.py), and tests/golden/words.json the cases of both.
+ * Python has the same ranges (inspect/caption.py), and tests/golden/words.json the cases of both.
  */
 export const UNSPACED = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\u{1b000}-\u{1b16f}\u{20000}-\u{323af}]/u;
 const MARKS = new Map<string, Word["mark"]>([["<s>", "begin"], ["</s>", "end"], ["[MASK]", "gap"], ["<mask>", "gap"], ["___", "gap"], ["_", "gap"]]);

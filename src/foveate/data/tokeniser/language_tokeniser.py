@@ -58,9 +58,11 @@ class LanguageTokeniser(Tokeniser):
         """This tokeniser, whose sources are translated into a language. Raises UsageError for one without a tag."""
         if language not in self._chosen:
             if language not in self.targets:
+                written = language.partition("-")[2]
                 raise UsageError(
                     f"The model does not write {language!r}, but {', '.join(self.targets)}."
-                    f"{did_you_mean(language, self.targets)}"
+                    + (f" Name the language alone: {written}." if written in self.targets else "")
+                    + did_you_mean(language, self.targets)
                 )
             chosen = copy(self)
             chosen.to = language
