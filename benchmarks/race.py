@@ -53,8 +53,8 @@ def tuned_allocator() -> None:
 class Worker:
     """A process with one allocator policy that builds engines by name and runs jobs, one at a time."""
 
-    def __init__(self, script: str, policy: str, options: Mapping[str, Any]) -> None:
-        command = [sys.executable, "-W", "ignore", script, "--worker", json.dumps({"policy": policy, **options})]
+    def __init__(self, script: str, policy: str, options: Mapping[str, Any], *, python: str = sys.executable) -> None:
+        command = [python, "-W", "ignore", script, "--worker", json.dumps({"policy": policy, **options})]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, **question: Any) -> dict[str, Any]:
