@@ -56,7 +56,8 @@ SOUND = (
     *(
         Sound("GET", path)
         for path in (
-            *("/", "/page.js", "/page.css", "/about", "/health", "/health/live", "/health/ready", "/metrics"),
+            *("/", "/page.js", "/words.js", "/page.css", "/about"),
+            *("/health", "/health/live", "/health/ready", "/metrics"),
             *("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/en-fr", "/v2/models/en-fr/ready"),
             *("/look/AAAA", "/languages", "/frontend/settings", "/v1/models", "/v1/models/en-fr", RELOAD),
         )

@@ -2,17 +2,20 @@
 
 import importlib
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
+from tests.surface.service_process import ServiceProcess
 
 from foveate import Translator
 from foveate.config import build
 from foveate.errors import DataError, UsageError
 from foveate.storage.run import read_run
-from foveate.tasks.served import Served
+from foveate.tasks.served import Answered, Served
 from foveate.tasks.translate.light_translator import LightTranslator
 from foveate.tasks.translate.served_translator import ServedTranslator
 from foveate.tasks.translate.task import DataConfig, TranslateConfig, TranslateTask
@@ -69,7 +72,9 @@ def test_commands_name_the_language(foveate: Any, several: Path, table: Path, tm
     assert said.code == 2
     assert "several languages: next, up. Name one with --to" in said.err
     assert "does not write 'fr', but next, up" in foveate("translate", several, "a b", "--to", "fr").err
-    assert "one direction only" in foveate("translate", "en-fr", "Yes.", "--to", "fr").err
+    said = foveate("translate", "en-fr", "Yes.", "--to", "fr").err
+    assert "one direction only" in said
+    assert "leave out --to fr" in said
     page = tmp_path / "page.html"
     assert foveate("look", several, "a b", "--to", "up", "--html", page).code == 0
     assert foveate("look", several, "a b", "--to", "up", "--why").code == 0
@@ -91,9 +96,84 @@ def test_a_service_is_told_the_language(several: Path, monkeypatch: pytest.Monke
     assert served.explain("a b c", {"to": "next"})["columns"][0] == "<2next>"
     monkeypatch.setattr(Translator, "trace", None)  # the sample is traced once for all languages
     assert served.explain("a b c", {"to": "up"})["columns"][0] == "<2up>"
-    assert served.flight() is None
-    with pytest.raises(UsageError, match="to is the language to write, one of next, up, got None"):
+    with pytest.raises(UsageError, match=r"name one of them as `to`\. It writes next, up"):
         served.answer(["a b c"], {})
+    with pytest.raises(UsageError, match="Did you mean 'next'"):
+        served.answer(["a b c"], {"to": "nxt"})
+
+
+def test_questions_for_several_languages_are_answered_in_one_flight(several: Path) -> None:
+    served = ServedTranslator(Translator.load(several), several)
+    texts, noise = ["a b c", "f e d\n\n==PART==\nb b", "", "c", "a f b"], random.Random(3)
+    alone = {(to, text): served.answer([text], {"to": to})[0] for to in ("up", "next") for text in texts}
+    assert alone["up", "a b c"] != alone["next", "a b c"]
+    flight = served.flight()
+    assert flight is not None
+    assert flight.serves("stream", {"to": "up"})
+    assert not flight.serves("answer", {"to": "up", "beam": 2})
+    every = {
+        number: (noise.choice(("up", "next")), noise.choices(texts, k=noise.randint(1, 3))) for number in range(12)
+    }
+    waiting, answers, told = dict(every), dict[int, list[Answered]](), dict[int, list[str]]()
+    while waiting or flight.busy:
+        if waiting and noise.random() < 0.5:
+            number = next(iter(waiting))
+            to, asked = waiting.pop(number)
+            tell = told.setdefault(number, []).append if len(asked) == 1 else None
+            flight.admit(number, asked, {"to": to}, tell)
+        answers |= dict(flight.tick())
+    for number, (to, asked) in every.items():
+        assert answers[number] == [alone[to, text] for text in asked]
+        assert number not in told or "".join(told[number]) == alone[to, asked[0]].value["text"]
+    for settings in ({}, {"to": "fr"}, {"to": ["up"]}):
+        with pytest.raises(UsageError, match="next, up"):
+            flight.admit(99, ["a"], settings)
+    assert not flight.busy
+
+
+def test_every_interface_of_a_service_names_the_language(several: Path) -> None:
+    text, tensor = "a b c", {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a b c"]}
+    with ServiceProcess(f"all={several}") as service:
+
+        def asked(path: str, **fields: Any) -> Any:
+            return service.client.post(path, json=fields).json()
+
+        for to, expected in (("up", "A B C"), ("next", "b c d")):
+            assert asked("/translate", q=text, source="en", target=to) == {"translatedText": expected}
+            assert asked("/explain", source=text, to=to)["columns"][0] == f"<2{to}>"
+            predicted = asked("/v1/models/all:predict", instances=[text], parameters={"to": to})["predictions"]
+            assert [each["text"] for each in predicted] == [expected]
+            whole = asked("/v2/models/all/infer", inputs=[tensor], parameters={"to": to})["outputs"][0]
+            assert whole["data"] == [expected]
+            assert asked("/models/all", inputs=text, parameters={"tgt_lang": to}) == [{"translation_text": expected}]
+            client = openai.OpenAI(base_url=f"{service.address}/v1", api_key="none", max_retries=0)
+            messages: Any = [{"role": "user", "content": text}]
+            chat = client.chat.completions.create
+            assert chat(model="all", messages=messages, extra_body={"to": to}).choices[0].message.content == expected
+            parts = chat(model=f"all:{to}", messages=messages, stream=True)
+            assert "".join(part.choices[0].delta.content or "" for part in parts) == expected
+            model: Any = client.models.retrieve(f"all:{to}")
+            assert model.directions == [["en", to]]
+        assert [each.id for each in client.models.list()] == ["all", "all:next", "all:up"]
+        (languages,) = [each["targets"] for each in service.client.get("/languages").json() if each["code"] == "en"]
+        assert sorted(languages) == ["next", "up"]
+        automatic = asked("/translate", q=[text], source="auto", target="up")
+        assert automatic["detectedLanguage"] == [{"confidence": 0.0, "language": "en"}]
+        instances = [text, {"source": text, "to": "next"}]
+        explained = asked("/v1/models/all:explain", instances=instances, parameters={"to": "up", "words": False})
+        assert [each["columns"][0] for each in explained["explanations"]] == ["<2up>", "<2next>"]
+        for path, fields, words in (
+            ("/v1/models/all:predict", {"instances": [text]}, "name one of them as `to`. It writes next, up"),
+            ("/v1/models/all:predict", {"instances": [text], "to": "up"}, "unknown field `to`"),
+            ("/v2/models/all/infer", {"inputs": [tensor], "parameters": {"to": "fr"}}, "one of next, up, got 'fr'"),
+            ("/models/all", {"inputs": text}, "name one as tgt_lang"),
+            ("/explain", {"source": text}, "name one of them as `to`"),
+            ("/v1/chat/completions", {"model": "all:nexd", "messages": messages}, "Did you mean 'next'"),
+            ("/v1/chat/completions", {"model": "all:up", "to": "next", "messages": messages}, "Leave one out"),
+        ):
+            refused = service.client.post(path, json=fields)
+            assert refused.status_code in (400, 422)
+            assert words in refused.text
 
 
 def test_every_direction_and_domain_is_scored(

@@ -74,6 +74,15 @@ def test_lines_and_dividers_stay(service: ServiceProcess, alone: dict[str, str])
     text = f"{SENTENCES[0]}\n\n==WEBLATE_PART==\n{SENTENCES[2]}\n"
     response = service.client.post("/translate", json={"q": text, "source": "en", "target": "fr"})
     assert response.json()["translatedText"] == f"{alone[SENTENCES[0]]}\n\n==WEBLATE_PART==\n{alone[SENTENCES[2]]}\n"
+    # Line ends of Windows and indentations stay, too, whether the answer streams or not.
+    text = f"{SENTENCES[0]}\r\n\r\n  {SENTENCES[2]}\r\n"
+    expected = f"{alone[SENTENCES[0]]}\r\n\r\n  {alone[SENTENCES[2]]}\r\n"
+    response = service.client.post("/translate", json={"q": text, "source": "en", "target": "fr"})
+    assert response.json()["translatedText"] == expected
+    client = openai.OpenAI(base_url=f"{service.address}/v1", api_key="none", max_retries=0)
+    messages: Any = [{"role": "user", "content": text}]
+    stream = client.chat.completions.create(model="en-fr", messages=messages, stream=True, extra_body={"to": "French"})
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == expected
 
 
 @pytest.mark.parametrize("key", ["", KEY], ids=["without a key", "with a key"])
@@ -237,6 +246,9 @@ def test_shapes_of_hugging_face(service: ServiceProcess, alone: dict[str, str]) 
         ("/translate", b'{"q": ' + b"[" * 100_000, 400, "recursion"),
         ("/explain", b'{"source": "a", "sites": 1}', 422, "sites"),
         ("/explain", b'{"source": ""}', 422, "empty"),
+        ("/explain", b'{"source": "  "}', 422, "empty"),
+        ("/explain", b'{"source": "a", "to": "de"}', 422, "writes fr only"),
+        ("/v1/completions", b'{"model": "gpt", "prompt": "a", "to": "fr"}', 422, "no setting 'to'"),
         ("/explain", b'{"source": "a", "site": "decoder"}', 422, "decoder"),
         ("/tag", b'{"text": "a", "run": "gpt"}', 422, "can generate"),
         ("/tag", b'{"text": "a", "settings": {"bean": 2}}', 422, "This run has no settings"),

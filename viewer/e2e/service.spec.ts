@@ -2,11 +2,13 @@
 
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
 import { root, serving, type Serving } from "./command";
+import { capitals, persian, trainLanguages } from "./languages";
 
 const KEY = "0123456789abcdef0123";
 const TEXT = "The black cat sleeps.";
@@ -17,6 +19,7 @@ const FINGER = 44;
 let open: Serving;
 let guarded: Serving;
 let friend: Server;
+let folder: string;
 /** The origin of pages that may ask, and of pages that may not. */
 let origins: string[];
 test.beforeAll(async () => {
@@ -28,12 +31,14 @@ test.beforeAll(async () => {
   const keys = fileURLToPath(new URL("./pages/keys.txt", import.meta.url));
   writeFileSync(keys, `${KEY}\n`);
   const common = ["--port", "0", "--quiet", "--threads", "1", "--wait", "20", "--allow-origin", origins[0]!];
-  open = await serving("serve", "en-fr", `tags=${RUNS}tag_transformer`, `gpt=${RUNS}language_model_gpt`, ...common);
+  folder = mkdtempSync(`${tmpdir()}/foveate-service-`);
+  open = await serving("serve", "en-fr", `all=${trainLanguages(`${folder}/languages`)}`, `tags=${RUNS}tag_transformer`, `gpt=${RUNS}language_model_gpt`, ...common);
   guarded = await serving("serve", "en-fr", "--api-key-file", keys, ...common);
 });
 test.afterAll(async () => {
   await Promise.all([open.end(), guarded.end()]);
   friend.close();
+  rmSync(folder, { recursive: true });
 });
 
 /** Opens the page of a service. The list fills with requests to other addresses, refusals and errors. */
@@ -44,7 +49,7 @@ async function visit(page: Page, { url }: Serving): Promise<string[]> {
   page.on("pageerror", (error) => strangers.push(String(error)));
   page.on("console", (message) => message.type() === "error" && strangers.push(message.text()));
   await page.goto(url);
-  await expect(page.getByLabel("Model").locator("option").first()).toBeAttached();
+  await expect(page.locator("#run option").first()).toBeAttached();
   return strangers;
 }
 
@@ -94,6 +99,64 @@ test("each model has its own question and answer", async ({ page }) => {
     await expect(page.locator("#map td").first()).toBeAttached();
   }
   expect(strangers).toEqual([]);
+});
+
+test("a translator of several languages stands in the list once for each pair", async ({ page }) => {
+  const strangers = await visit(page, open);
+  const word = "fad";
+  for (const [pair, text, expected, rtl] of [
+    ["en → de", word, capitals(word), false],
+    ["en → fa", word, persian(word), false],
+    ["fa → en", persian(word), word, true],
+  ] as const) {
+    await page.getByLabel("Model").selectOption(`all (${pair})`);
+    await page.getByLabel("Text").fill([...text.replaceAll(" ", "")].join(" "));
+    await page.getByRole("button", { name: "Ask" }).click();
+    await expect(page.locator("#answer")).toHaveText([...expected.replaceAll(" ", "")].join(" "));
+    await expect(page.locator("#curl")).toContainText(`"target":"${pair.slice(-2)}"`);
+    await page.getByRole("button", { name: "Show the attention" }).click();
+    await expect(page.locator("#map thead th").first()).toHaveText(`<2${pair.slice(-2)}>`);
+    await expect(page.locator("#map table")).toHaveAttribute("dir", rtl ? "rtl" : "ltr");
+  }
+  expect(strangers).toEqual([]);
+});
+
+for (const [locale, language, ask, option, unknown] of [
+  ["fa-IR", "فارسی", "بپرس", /^\u2068tags\u2069 \(برچسب واژه‌ها\)$/, "مدل \u2068“🙂”\u2069 را نمی‌شناسد."],
+  ["ru-RU", "Русский", "Спросить", /^tags \(разметка слов\)$/, "Модель не знает “🙂”."],
+  ["zh-CN", "中文", "提问", /^tags \(标注词语\)$/, "模型不认识“🙂”。"],
+] as const)
+  test.describe(() => {
+    test.use({ locale });
+    test(`the page speaks ${language} to its readers, and fits their phones`, async ({ page }) => {
+      const strangers = await visit(page, open);
+      await expect(page.locator("html")).toHaveAttribute("dir", language === "فارسی" ? "rtl" : "ltr");
+      await expect(page.locator("#run option", { hasText: "tags" })).toHaveText(option);
+      await page.locator("#text").fill(`${TEXT} 🙂`);
+      await page.getByRole("button", { name: ask, exact: true }).click();
+      await expect(page.locator("#unknown")).toHaveText(unknown);
+      await page.locator("#explain").click();
+      await expect(page.locator("#map td").first()).toBeAttached();
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      expect(violations.map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
+      for (const width of [1280, 320]) {
+        await page.setViewportSize({ width, height: 844 });
+        expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+      }
+      await page.locator("#run").selectOption({ index: 2 });
+      await page.locator("#language").selectOption("English");
+      await expect(page.getByRole("button", { name: "Ask" })).toBeVisible();
+      await expect(page.locator("html")).toHaveAttribute("dir", "ltr");
+      expect(await page.locator("#run").evaluate((list: HTMLSelectElement) => list.selectedIndex)).toBe(2);
+      expect(strangers).toEqual([]);
+    });
+  });
+
+test("every language of the page has all its words", async ({ page }) => {
+  await visit(page, open);
+  const names = await page.evaluate("Object.values(WORDS).map((words) => Object.keys(words).join())");
+  expect(new Set(names as string[]).size).toBe(1);
+  expect(names).toHaveLength(4);
 });
 
 test("a service with keys asks for one, and says what is wrong", async ({ page }) => {

@@ -43,14 +43,20 @@ LARGEST = 2**24
 def read_folder(folder: Path | str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Configuration and tensors, from one or several files. Raises DataError if a file is missing or damaged."""
     folder = Path(folder)
-    parts = _parts(folder / INDEX) if (folder / INDEX).exists() else [WEIGHTS]
-    for name in (CONFIG, *parts):
-        if not (folder / name).exists():
-            raise DataError(f"{folder} has no {name}. Give the folder of a model, with {CONFIG} and {WEIGHTS}.")
+    files = folder_files(folder)
+    for file in (folder / CONFIG, *files):
+        if not file.exists():
+            raise DataError(f"{folder} has no {file.name}. Give the folder of a model, with {CONFIG} and {WEIGHTS}.")
     config, tensors = read_json(folder / CONFIG), dict[str, Tensor]()
-    for name in parts:
-        tensors |= read_tensors(folder / name)
+    for file in files:
+        tensors |= read_tensors(file)
     return config, tensors
+
+
+def folder_files(folder: Path) -> list[Path]:
+    """The weight files of a folder. Raises DataError for an index that names none."""
+    parts = _parts(folder / INDEX) if (folder / INDEX).exists() else [WEIGHTS]
+    return [folder / name for name in parts]
 
 
 def _parts(index: Path) -> list[str]:

@@ -331,6 +331,24 @@ def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None)
             f"{run / MODEL} has no model.json beside it with its digest, so that damage cannot be detected. Restore "
             "model.json from a copy of the run, or delete model.safetensors to use the best checkpoint."
         )
+    step = _step_in_use(run, note)
+    tensors = Checkpoints(run / "checkpoints").files(step).whole()
+    return tensors, f"checkpoint of step {step:,} (the run is not finished)"
+
+
+def weight_files(run: Path) -> list[Path]:
+    """The files that `load_weights` reads: one, or those of the processes that have saved parts of a model. Raises
+    DataError where there are none.
+    """
+    if read_final(run) is not None:
+        return [run / MODEL]
+    return Checkpoints(run / "checkpoints").files(_step_in_use(run)).files
+
+
+def _step_in_use(run: Path, note: Callable[[str], None] = lambda sentence: None) -> int:
+    """The step of the best checkpoint of a run, or else of the newest undamaged one. Raises DataError if there is
+    none.
+    """
     checkpoints = Checkpoints(run / "checkpoints", note)
     steps = checkpoints.steps()
     if (run / "best.json").exists():
@@ -338,7 +356,7 @@ def load_weights(run: Path, note: Callable[[str], None] = lambda sentence: None)
         steps = sorted(steps, key=lambda step: step == best)
     for step in reversed(steps):
         if checkpoints.sound([step]):
-            return checkpoints.files(step).whole(), f"checkpoint of step {step:,} (the run is not finished)"
+            return step
     raise DataError(
         f"{run} has no trained weights: neither model.json nor a sound checkpoint. Train first, or name another run."
     )

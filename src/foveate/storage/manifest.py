@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,16 @@ def file_digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def files_digest(files: Sequence[Path]) -> str:
+    """SHA-256 of a file; of several in a folder, that of their list as `sha256sum` prints it. Raises as
+    `file_digest`.
+    """
+    if len(files) == 1:
+        return file_digest(files[0])
+    listed = "".join(f"{file_digest(file)}  {file.name}\n" for file in files)
+    return hashlib.sha256(listed.encode()).hexdigest()
 
 
 def _seal(folder: Path, known: Mapping[str, str]) -> None:

@@ -19,7 +19,8 @@ def asking(**headers: str) -> Request:
 @pytest.fixture
 def keys(tmp_path: Path) -> Keyring:
     file = tmp_path / "keys.txt"
-    file.write_text(f"# whose keys these are\n  # the key of the website\n\n{KEY}\n another-key-of-somebody \n")
+    text = f"{KEY}\n# whose keys these are\n  # the key of the website\n\n another-key-of-somebody \n"
+    file.write_bytes(text.replace("\n", "\r\n").encode("utf-8-sig"))  # as Windows writes it
     return Keyring.read(file)
 
 

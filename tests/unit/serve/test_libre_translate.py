@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from foveate.serve.service.body import answer, fields
+from foveate.serve.service.desk import directed
 from foveate.serve.service.libre_translate import chosen
 from foveate.serve.service.message import Card
 from foveate.serve.service.refused import RefusedError
@@ -54,6 +55,21 @@ def test_a_run_of_several_directions_answers_each_of_them() -> None:
     assert chosen([FRENCH, many], "auto", "fr") is FRENCH
     with pytest.raises(RefusedError, match=r"from de into fa\. This service has en-fr, en-fa, pt_BR-en, de-en\.$"):
         chosen([FRENCH, many], "de", "fa")
+
+
+def test_a_question_names_the_language_of_its_run_in_any_spelling() -> None:
+    many = Card("mine", "translate", "mine", "", 1, None, 0, (), 1.0, directions=(("en", "fa"), ("en", "pt_BR")))
+    for card, to, settings in (
+        (many, "Persian", {"to": "fa"}),
+        (many, "pt-br", {"to": "pt_BR"}),
+        (many, "xx", {"to": "xx"}),
+        (FRENCH, "fr-CA", {}),
+        (FRENCH, None, {"to": None}),
+    ):
+        assert directed(card, {"to": to, "beam": 2}) == {**settings, "beam": 2}
+    for card, written in ((FRENCH, "fr"), (MINE, "one language")):
+        with pytest.raises(RefusedError, match=f"The run .* writes {written} only"):
+            directed(card, {"to": "de"})
 
 
 def test_json_may_be_called_a_form_and_parts_are_refused_in_words() -> None:

@@ -124,6 +124,7 @@ def translating(tokeniser: Tokeniser, language: str) -> LanguageTokeniser:
     """A source's tokeniser for translations into a language. Raises UsageError for a model of one direction."""
     if not isinstance(tokeniser, LanguageTokeniser):
         raise UsageError(
-            f"This model translates in one direction only, so that no language is chosen: leave {language!r} out."
+            "This model translates in one direction only, so that no language is chosen: leave out "
+            f"--to {language}, or in Python into({language!r})."
         )
     return tokeniser.into(language)

@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from foveate.serve.service.admission import Admission, Limits, cost, forced, tokens_of
 from foveate.serve.service.counter import Counters
+from foveate.serve.service.language import code_among
 from foveate.serve.service.message import Card, Kind, Part, Reply
 from foveate.serve.service.model_pool import ModelPool
 from foveate.serve.service.refused import invalid, missing, unavailable
@@ -80,6 +81,7 @@ class Desk:
         """The parts of an answer, and the whole one last."""
         self.check(texts)
         self.check([forced(settings)])
+        settings = directed(card, settings)
         if self.draining:
             raise unavailable("The service is closing.")
         price = cost(kind, texts, settings, card.lengths)
@@ -157,6 +159,27 @@ class Desk:
         self.admission.measured(reply.cost, reply.seconds, max(self.in_flight, len(reply.values)))
         self.counters.tokens.labels(card.name, "read").inc(reply.read)
         self.counters.tokens.labels(card.name, "written").inc(reply.written)
+
+
+def writes(card: Card, language: str) -> bool:
+    """Whether a run is known to translate into a language."""
+    targets = [target for _, target in card.pairs]
+    return code_among(targets, language) in targets
+
+
+def directed(card: Card, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a question with the run's own code of the language that it names (`to`); without it for a
+    translator that writes this language only. Raises RefusedError for one that writes another.
+    """
+    to = settings.get("to")
+    if card.verb != "translate" or not isinstance(to, str):
+        return settings
+    if card.directions:
+        return {**settings, "to": code_among([target for _, target in card.directions], to)}
+    if not writes(card, to):
+        written = card.languages[1] if card.languages else "one language"
+        raise invalid(f"The run {card.name} writes {written} only. Leave `to` out, or name another run.")
+    return {name: value for name, value in settings.items() if name != "to"}
 
 
 def _listed(cards: Sequence[Card]) -> str:

@@ -107,7 +107,7 @@ def _own(desk: Desk, keys: Keyring) -> Iterable[Route]:
             await desk.pool.reload()
         except FoveateError as error:
             raise RefusedError(500, f"The runs were not loaded anew: {error}", "failed") from error
-        return answer({"data": [open_ai.shown(card) for card in desk.pool.cards]})
+        return answer({"data": [open_ai.shown(card, card.name) for card in desk.pool.cards]})
 
     async def about(request: Request) -> Response:
         return answer(
@@ -132,6 +132,7 @@ def _own(desk: Desk, keys: Keyring) -> Iterable[Route]:
     return [
         Route("/", file("index.html", "text/html"), name="page"),
         Route("/page.js", file("page.js", "text/javascript"), name="page"),
+        Route("/words.js", file("words.js", "text/javascript"), name="page"),
         Route("/page.css", file("page.css", "text/css"), name="page"),
         Route("/about", about, name="about"),
         Route("/health", ready, name="health"),
@@ -198,7 +199,8 @@ class Gate:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
         if self.door.hosts is not None and name not in self.door.hosts:
-            return answer({"error": "This service answers to its own name only."}, 421)
+            names = ", ".join(sorted(self.door.hosts))
+            return answer({"error": f"The request is for another host, and this service answers to {names} only."}, 421)
         known = origin is None or origin in self.door.origins or origin.partition("//")[2] == host
         if not known:
             return answer({"error": "Pages of this origin may not ask. Allow it by --allow-origin."}, 403)

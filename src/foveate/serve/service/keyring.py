@@ -22,7 +22,7 @@ class Keyring:
     def read(cls, path: Path) -> "Keyring":
         """Keys from a file, one in each line. Raises DataError for a file without keys, UsageError for a short key."""
         try:
-            lines = path.read_text(encoding="utf-8").split("\n")
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"The keys cannot be read from {path}: {error}.") from error
         keys = tuple(key for key in map(str.strip, lines) if key and not key.startswith("#"))

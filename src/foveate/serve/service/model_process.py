@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from foveate.config import permit
@@ -34,6 +35,7 @@ from foveate.serve.service.message import (
 )
 from foveate.serve.service.model_setup import Setup
 from foveate.tasks.served import Answered, InFlight, Served, StoppedError
+from foveate.voice import tell
 
 MOST_TEXTS = 64
 """Texts that are answered together."""
@@ -63,6 +65,7 @@ class ModelProcess:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.models: dict[str, Served] = {}
+        self.digests: dict[str, str] = {}
         self.flights: dict[str, InFlight] = {}
         self.flying: dict[int, tuple[Question, float]] = {}
         """The questions in flight, with their deadlines."""
@@ -123,13 +126,18 @@ class ModelProcess:
             self.ended = True
 
     def _loaded(self, name: str, run: str, precision: str) -> Card:
-        from foveate.storage.manifest import file_digest
+        from foveate.storage.manifest import files_digest
         from foveate.storage.run import read_run
         from foveate.storage.shipped import run_folder
         from foveate.tasks import task_of
 
         folder = run_folder(run)
-        model = task_of(read_run(folder)).side.served(run, precision=precision, note=lambda sentence: None)
+        weights = _weight_files(folder)
+        while True:
+            model = task_of(read_run(folder)).side.served(run, precision=precision, note=tell)
+            before, weights = weights, _weight_files(folder)
+            if weights == before:
+                break  # otherwise the run, which is being trained, has another best checkpoint by now
         text, settings = model.sample
         model.answer([text], settings)  # the first one prepares kernels
         texts = [text] * COMPANY
@@ -138,20 +146,19 @@ class ModelProcess:
         lengths = (model.usual_length, model.most_length)
         speed = cost("answer", texts, settings, lengths) / (time.perf_counter() - started)
         pace = max(_pace(model, text, settings) for _ in range(TRIES)) if model.usual_length else 0.0
-        self.models[name] = model
+        self.models[name], self.digests[name] = model, files_digest(weights)
         flight = model.flight()
         if flight is not None:
             self.flights[name] = flight
-        weights = folder / "model.safetensors"
         several = getattr(model, "directions", ())
         return Card(
             name=name,
             verb=model.verb,
             folder=folder.name,
-            digest=file_digest(weights) if weights.exists() else "",
+            digest=self.digests[name],
             parameters=sum(weight.numel() for weight in model.reader.model.parameters()),
             languages=None if several or model.verb != "translate" else pair_of(name),
-            created=int((weights if weights.exists() else folder).stat().st_mtime),
+            created=int(weights[0].stat().st_mtime),
             settings=model.settings,
             speed=speed,
             lengths=lengths,
@@ -308,7 +315,8 @@ class ModelProcess:
         first = questions[0]
         model = self.models[first.run]
         if first.kind == "explain":
-            return [Answered(model.explain(text, first.settings)) for text in first.texts]
+            digest = {"digest": self.digests[first.run]}
+            return [Answered(digest | model.explain(text, first.settings)) for text in first.texts]
         if first.kind == "stream":
             self._say_unknown(first)
             return [model.stream(first.texts[0], first.settings, lambda part: self._tell(first.number, part))]
@@ -330,6 +338,15 @@ class ModelProcess:
             raise StoppedError
         if part:
             self.send(Part(number, part))
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The files with the weights of a run, or of a folder of Hugging Face."""
+    from foveate.models.hugging_face_folder import folder_files
+    from foveate.storage.checkpoint import weight_files
+    from foveate.storage.run import model_type_of
+
+    return weight_files(folder) if model_type_of(folder) is None else folder_files(folder)
 
 
 def _pace(model: Served, text: str, settings: Mapping[str, Any]) -> float:

@@ -1,6 +1,9 @@
 """OpenAI's interface: models, completions and chat completions, with server-sent events. A translator answers a chat's
 last message of the user with its translation. Fields that do not change an answer here are read over, as that
 interface's servers do; those that would, such as tools, are refused.
+
+A translator of several languages is a model for each language, too, `NAME:LANGUAGE`: clients of this interface have a
+field for the model's name, and none for a language.
 """
 
 import secrets
@@ -63,10 +66,18 @@ class _Sampling(msgspec.Struct, kw_only=True):
     def settings(self, card: Card) -> dict[str, Any]:
         """The settings of a language model; a translator has none of them and is always as probable as it can be."""
         if card.verb == "translate":
-            return settings_of(to=self.to)
+            language = _language(card, self.model)
+            if None not in (language, self.to) and language != self.to:
+                raise _bad(f"The model {self.model} writes {language}, and `to` is {self.to}. Leave one out.", "to")
+            return settings_of(to=self.to if language is None else language)
         length = self.max_completion_tokens if self.max_tokens is None else self.max_tokens
         return settings_of(
-            max_tokens=length, temperature=self.temperature, top_p=self.top_p, seed=self.seed, stop=self.stop
+            max_tokens=length,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            stop=self.stop,
+            to=self.to,  # which a language model refuses
         )
 
     def check(self) -> None:
@@ -105,12 +116,13 @@ class Completion(_Sampling, kw_only=True):
 def routes(desk: Desk, keys: Keyring) -> list[Route]:
     async def models(request: Request) -> Response:
         keys.require(request)
-        return answer({"object": "list", "data": [shown(card) for card in desk.pool.cards]})
+        return answer({"object": "list", "data": [each for card in desk.pool.cards for each in listed(card)]})
 
     async def model(request: Request) -> Response:
         keys.require(request)
-        card = desk.card(name=request.path_params["name"])
-        return answer({**shown(card), "name": card.name, "ready": True})  # the latter two for KServe's clients
+        name = request.path_params["name"]
+        card = _named(desk, name)
+        return answer({**shown(card, name), "name": name, "ready": True})  # the latter two for KServe's clients
 
     async def chat(request: Request) -> Response:
         keys.require(request)
@@ -145,10 +157,17 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
     ]
 
 
-def shown(card: Card) -> dict[str, Any]:
+def listed(card: Card) -> list[dict[str, Any]]:
+    """A run as the models of this interface: a translator of several languages is also one for each language."""
+    names = [f"{card.name}:{language}" for language in dict.fromkeys(target for _, target in card.directions)]
+    return [shown(card, name) for name in (card.name, *names)]
+
+
+def shown(card: Card, name: str) -> dict[str, Any]:
     """A run as a model of this interface; `digest` is the SHA-256 of its weights."""
+    language = _language(card, name)
     return {
-        "id": card.name,
+        "id": name,
         "object": "model",
         "created": card.created,
         "owned_by": "foveate",
@@ -156,6 +175,7 @@ def shown(card: Card) -> dict[str, Any]:
         "digest": card.digest,
         "parameters": card.parameters,
         "languages": card.languages,
+        "directions": [pair for pair in card.directions if language in (None, pair[1])],
     }
 
 
@@ -229,10 +249,22 @@ async def _streamed(
 
 def _writer(desk: Desk, name: str) -> Card:
     """A run that writes text. Raises RefusedError for another one."""
-    card = desk.card(name=name)
+    card = _named(desk, name)
     if card.verb not in ("translate", "generate"):
         raise missing(f"The run {name} can {card.verb}, and this interface is for models that write. Use /{card.verb}.")
     return card
+
+
+def _named(desk: Desk, name: str) -> Card:
+    """The run of a model's name. Raises RefusedError if there is none."""
+    run = name.partition(":")[0]
+    several = (card for card in desk.pool.cards if card.name == run and card.directions)
+    return next(several, None) or desk.card(name=name)
+
+
+def _language(card: Card, name: str) -> str | None:
+    """The language in a model's name, behind the run's."""
+    return name.removeprefix(f"{card.name}:") if name != card.name else None
 
 
 def _event(value: dict[str, Any]) -> bytes:

@@ -8,9 +8,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from foveate.serve.service.body import answer, read
-from foveate.serve.service.desk import Desk
+from foveate.serve.service.desk import Desk, writes
 from foveate.serve.service.keyring import Keyring
-from foveate.serve.service.message import settings_of
+from foveate.serve.service.message import Card, settings_of
 from foveate.serve.service.refused import invalid
 
 Setting = str | int | float | bool | list[str] | None
@@ -60,10 +60,12 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
 
 
 async def explained(desk: Desk, request: Request, query: Explain) -> dict[str, Any]:
-    """The answer with its weights; `page` is the path of the viewer's page of this answer."""
+    """The answer with its weights, and the digest of the model that gave it; `page` is the path of the viewer's page of
+    this answer.
+    """
     if query.top is not None and query.top < 1:
         raise invalid(f"top is a number of weights in each row, 1 or more, got {query.top}.")
-    card = desk.card(None if query.run else "translate" if _translates(desk) else None, query.run)
+    card = _asked(desk, query)
     settings = settings_of(
         target=query.target,
         to=query.to,
@@ -77,8 +79,12 @@ async def explained(desk: Desk, request: Request, query: Explain) -> dict[str, A
     result = dict(reply.values[0])
     if "page" in result:
         result["page"] = desk.keep(result["page"])
-    return {"run": card.name, "digest": card.digest, **result}
+    return {"run": card.name, **result}
 
 
-def _translates(desk: Desk) -> bool:
-    return any(card.verb == "translate" for card in desk.pool.cards)
+def _asked(desk: Desk, query: Explain) -> Card:
+    """The run that a question names; otherwise the first that writes its language, or translates, or the first."""
+    translators = [card for card in desk.pool.cards if card.verb == "translate"]
+    if query.run is not None or not translators:
+        return desk.card(name=query.run)
+    return next((card for card in translators if query.to is not None and writes(card, query.to)), translators[0])

@@ -12,6 +12,8 @@ from foveate.data.tokeniser import LanguageTokeniser, Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, GreedyConfig
 from foveate.errors import UsageError
 from foveate.inspect import Trace
+from foveate.suggestion import did_you_mean
+from foveate.tasks.run_model import require_text
 from foveate.tasks.served import Answered, Served, Tell, require_settings, whole
 from foveate.tasks.translate.paragraph import Paragraph, ParagraphTranslator
 from foveate.tasks.translate.translation import Translation
@@ -51,7 +53,7 @@ class ServedTranslator(Served):
     def answer(self, texts: Sequence[str], settings: Mapping[str, Any]) -> list[Answered]:
         """`{"text": …, "finished": …, "alternatives": […]}`: these are further hypotheses of a text of one sentence."""
         require_settings(settings, self.settings)
-        paragraphs = self._paragraphs(settings)
+        paragraphs = self.into(settings)
         more = 0 if settings.get("alternatives") in (None, 0) else whole(settings, "alternatives", 0, WIDEST - 1)
         config = _wide(self.reader.config, settings, more)
         lines = [text.split("\n") for text in texts]
@@ -59,26 +61,27 @@ class ServedTranslator(Served):
         done = iter(paragraphs.translate(spoken, config=config))
         return [self.joined([(line, next(done) if is_spoken(line) else None) for line in text], more) for text in lines]
 
-    def _paragraphs(self, settings: Mapping[str, Any]) -> ParagraphTranslator:
+    def into(self, settings: Mapping[str, Any]) -> ParagraphTranslator:
         """The translator into the language of a request. Raises UsageError for one that is missing or unknown."""
         if not self._readers:
             return self.paragraphs
-        language = settings.get("to")
-        if language not in self._readers:
-            raise UsageError(f"to is the language to write, one of {', '.join(self._readers)}, got {language!r}.")
+        language, known = settings.get("to"), ", ".join(self._readers)
+        if language is None:
+            raise UsageError(f"This run writes several languages: name one of them as `to`. It writes {known}.")
+        if not isinstance(language, str) or language not in self._readers:
+            guess = did_you_mean(str(language), self._readers)
+            raise UsageError(f"to is the language to write, one of {known}, got {language!r}.{guess}")
         return self._readers[language]
 
     def explain(self, text: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         if not self._readers:
             return super().explain(text, settings)
         own = copy(self)
-        own.reader = cast(Translator, self._paragraphs(settings).translator)
+        own.reader = cast(Translator, self.into(settings).translator)
         own._readers, own.pattern = {}, self.pattern  # the sites are those of every language
         return own.explain(text, {name: value for name, value in settings.items() if name != "to"})
 
     def flight(self) -> "ServedFlight | None":
-        if self._readers:
-            return None  # a flight has no settings, and the language is one
         try:
             flight = ServedFlight(self)
         except UsageError:  # states of this model cannot be joined
@@ -87,6 +90,7 @@ class ServedTranslator(Served):
         return flight if wide or flight.has_steps_in_c() else None  # one row costs less than its Python
 
     def traced(self, text: str, settings: Mapping[str, Any]) -> tuple[Trace, dict[str, Any]]:
+        require_text(text)
         target, read = settings.get("target"), self.tokens(text)
         self.require_small(settings, {"source": read})
         if target is None:
@@ -111,7 +115,7 @@ class ServedTranslator(Served):
         """The answer to a text from its lines and their translations; None for a line that stays as it is."""
         parts = [part for _, done in lines if done is not None for part in done.parts]
         value = {
-            "text": "\n".join(line if done is None else done.text for line, done in lines),
+            "text": "\n".join(_within(line, done) for line, done in lines),
             "finished": all(part.finished for part in parts),
         }
         if more:
@@ -138,15 +142,17 @@ class ServedFlight:
         return self._flight.flight.has_steps_in_c()
 
     def serves(self, kind: str, settings: Mapping[str, Any]) -> bool:
-        return kind in ("answer", "stream") and not settings
+        return kind in ("answer", "stream") and settings.keys() <= {"to"}
 
     def admit(
         self, number: int, texts: Sequence[str], settings: Mapping[str, Any] | None = None, tell: Tell | None = None
     ) -> None:
-        sentences = self.served.paragraphs.sentences
+        settings = settings or {}
+        require_settings(settings, self.served.settings)
+        sentences = self.served.into(settings).sentences
         lines = [[(line, sentences(line) if is_spoken(line) else []) for line in text.split("\n")] for text in texts]
         flat = [sentence.strip() for text in lines for _, parts in text for sentence in parts]
-        self._flight.admit([(number, place) for place in range(len(flat))], flat)
+        self._flight.admit([(number, place) for place in range(len(flat))], flat, to=settings.get("to"))
         self._questions[number] = _Question(lines, [None] * len(flat), tell)
 
     def drop(self, number: int) -> None:
@@ -190,13 +196,23 @@ class _Question:
             if None in parts:
                 return
             paragraph = _paragraph(line, cut, cast(list[Translation], parts))
-            self.tell("\n" * (self.line > 0) + (line if paragraph is None else paragraph.text))
+            self.tell("\n" * (self.line > 0) + _within(line, paragraph))
             self.line, self.part = self.line + 1, self.part + len(cut)
 
 
 def _paragraph(line: str, sentences: Sequence[str], parts: Iterable[Translation]) -> Paragraph | None:
     """The translation of a line; None for one that stays as it is."""
     return Paragraph.of(line, sentences, tuple(parts)) if sentences else None
+
+
+def _within(line: str, done: Paragraph | None) -> str:
+    """The translation of a line between the white space around it, such as its indentation and the line ends of
+    Windows; a line that is not translated as it is.
+    """
+    if done is None:
+        return line
+    start, end = len(line) - len(line.lstrip()), len(line.rstrip())
+    return line[:start] + done.text + line[end:]
 
 
 def is_spoken(line: str) -> bool:

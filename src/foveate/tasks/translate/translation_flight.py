@@ -57,16 +57,25 @@ class TranslationFlight:
         """Whether texts wait or are in flight."""
         return bool(self._texts)
 
-    def admit(self, names: Sequence[Hashable], texts: Sequence[str], limits: Sequence[Limits] | None = None) -> None:
-        """Queue texts. Their limits are within those of `translate`.
+    def admit(
+        self,
+        names: Sequence[Hashable],
+        texts: Sequence[str],
+        limits: Sequence[Limits] | None = None,
+        *,
+        to: str | None = None,
+    ) -> None:
+        """Queue texts. Their limits are within those of `translate`; `to` is the language that a model of several
+        languages writes, of these texts alone.
 
-        Raises UsageError for a name that is taken and for impossible limits, DataError for a text with more tokens than
-        the model has positions; then none of the texts is admitted.
+        Raises UsageError for a name that is taken, for impossible limits and for a language that the model does not
+        write, DataError for a text with more tokens than the model has positions; then none of the texts is admitted.
         """
         require_texts(texts)
         limits = [Limits()] * len(names) if limits is None else limits
         require_names(names, texts, limits, taken=self._texts)
-        sources = [self.translator.encode(text, f"Text {name!r}") for name, text in zip(names, texts, strict=True)]
+        translator = self.translator if to is None else self.translator.into(to)
+        sources = [translator.encode(text, f"Text {name!r}") for name, text in zip(names, texts, strict=True)]
         allowed = length_limits(self.translator.model, sources, self.config)
         own = [
             replace(

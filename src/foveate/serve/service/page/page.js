@@ -1,5 +1,7 @@
 "use strict";
 const at = (id) => document.getElementById(id);
+/** Milliseconds until a service without models is asked again. */
+const AGAIN = 2000;
 let runs = [];
 
 const headers = () => ({ "content-type": "application/json", ...(at("key").value ? { authorization: `Bearer ${at("key").value}` } : {}) });
@@ -21,7 +23,9 @@ function question() {
 }
 
 async function ask(path, body) {
-  const response = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body) });
+  const response = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body) }).catch(() => {
+    throw new Error(said("silent"));
+  });
   warn(response.headers.get("x-foveate-unknown"));
   const value = await response.json();
   if (!response.ok) throw new Error(value.error?.message ?? value.error ?? response.statusText);
@@ -29,8 +33,8 @@ async function ask(path, body) {
 }
 
 function warn(unknown) {
-  const words = unknown?.split(",").map((word) => (word.startsWith("+") ? `${word.slice(1)} others` : `“${decodeURIComponent(word)}”`));
-  at("unknown").textContent = words ? `The model does not know ${words.join(", ")}.` : "";
+  const words = unknown?.split(",").map((word) => (word.startsWith("+") ? said("others", { count: word.slice(1) }) : isolated(`“${decodeURIComponent(word)}”`)));
+  at("unknown").textContent = words ? said("unknown", { words: words.join(language === "fa" ? "، " : ", ") }) : "";
 }
 
 function written(value) {
@@ -48,6 +52,8 @@ function show(text, failed = false) {
 
 function draw({ rows, columns, weights }) {
   const table = document.createElement("table");
+  const [letter] = at("text").value.match(/\p{L}/u) ?? [""];
+  table.dir = RIGHT_TO_LEFT.test(letter) ? "rtl" : "ltr"; // as the text is read, whatever the language of the page
   const head = table.createTHead().insertRow();
   head.insertCell();
   for (const label of columns) head.append(cell("th", label, "col"));
@@ -75,6 +81,7 @@ function cell(kind, text, scope) {
 }
 
 function curl() {
+  if (!runs.length) return;
   const [path, body] = question();
   const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
   const key = at("keyfield").hidden ? "" : " -H 'Authorization: Bearer KEY'";
@@ -82,11 +89,13 @@ function curl() {
 }
 
 async function busy(work) {
+  for (const part of ["map", "page"]) at(part).hidden = true;
   at("state").textContent = "…";
   const started = performance.now();
   try {
+    if (!runs.length) throw new Error(said("loading"));
     await work();
-    at("state").textContent = `${((performance.now() - started) / 1000).toFixed(2)} s`;
+    at("state").textContent = said("seconds", { count: ((performance.now() - started) / 1000).toFixed(2) });
   } catch (error) {
     show(error.message, true);
     at("state").textContent = "";
@@ -95,7 +104,6 @@ async function busy(work) {
 
 at("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  for (const part of ["map", "page"]) at(part).hidden = true;
   void busy(async () => show(written(await ask(...question()))));
 });
 at("explain").addEventListener("click", () => {
@@ -115,14 +123,42 @@ at("copy").addEventListener("click", () => {
     // Only pages of this machine, or by TLS, may write to the clipboard.
     const copied = await navigator.clipboard?.writeText(at("curl").textContent).then(() => true, () => false);
     if (!copied) getSelection().selectAllChildren(at("curl"));
-    at("state").textContent = copied ? "Copied" : "Selected: copy it by the keys of your system";
+    at("state").textContent = said(copied ? "copied" : "selected");
   })();
 });
 
-void (async () => {
-  const about = await (await fetch("/about")).json();
-  runs = about.runs.flatMap(directed);
-  at("keyfield").hidden = !about.keyRequired;
-  at("run").replaceChildren(...runs.map(({ name, task, to, languages }, place) => new Option(`${name} (${to ? languages.join(" → ") : task})`, place)));
-  if (runs.length) curl();
-})();
+/** Say everything in the reader's language. */
+function speak() {
+  document.documentElement.lang = language;
+  document.documentElement.dir = language === "fa" ? "rtl" : "ltr";
+  for (const part of document.querySelectorAll("[data-word]")) part.textContent = said(part.dataset.word);
+  at("language").ariaLabel = said("language");
+  at("map").ariaLabel = said("attention");
+  const place = at("run").selectedIndex;
+  at("run").replaceChildren(...runs.map(({ name, task, to, languages }, number) => new Option(`${isolated(name)} (${to ? isolated(languages.join(" → ")) : said(task)})`, number)));
+  at("run").selectedIndex = Math.max(place, 0);
+  hint();
+}
+
+function hint() {
+  at("text").placeholder = chosen()?.task === "fill" ? said("gap") : "";
+}
+
+async function load() {
+  const about = await fetch("/about").then((response) => response.json(), () => null);
+  runs = about?.runs.flatMap(directed) ?? [];
+  at("keyfield").hidden = !about?.keyRequired;
+  speak();
+  curl();
+  at("state").textContent = runs.length ? "" : said(about ? "loading" : "silent");
+  if (!runs.length) setTimeout(() => void load(), AGAIN);
+}
+
+at("language").replaceChildren(...Object.entries(WORDS).map(([code, { name }]) => new Option(name, code)));
+at("language").value = language;
+at("language").addEventListener("change", () => {
+  language = at("language").value;
+  speak();
+});
+at("run").addEventListener("change", hint);
+void load();
