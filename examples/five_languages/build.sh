@@ -35,6 +35,7 @@ part() { # resumes a part of the training, or begins it with further options
     foveate train translate "$here/$name.toml" --source "$data/train.tsv" --links "$data/train.links" \
       --valid-source "$data/valid.tsv" --valid-links "$data/valid.links" --out "$out/$name" "$@"
   fi
+  [ -e "$out/$name/model.json" ] || exit # it was stopped
 }
 part first # English to Persian and Chinese, mostly
 part run --set initialise_from="$out/first" # all eight directions
