@@ -16,11 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
+from foveate.train.integer_sum import IntegerSum
 from foveate.train.world import World
 
 Reduction = Literal["fast", "exact"]
-SCALE = 2.0**52
-"""Integers per unit of gradient: a float32 of at least 2⁻²⁸ keeps all of its 24 bits."""
 LARGEST = 2.0**11
 """The largest entry of a sum: 2¹¹ · 2⁵² is the end of 64-bit integers."""
 BUCKET = 6_000_000
@@ -143,25 +142,22 @@ class ExactSummation(Summation):
         super().__init__(parameters, world)
         self.flat = _Flat(parameters, torch.int64)
         self.largest = LARGEST / accumulate
+        self._sum = IntegerSum(self.flat.content[: sum(self.flat.sizes)], self.flat.sizes)
+        self._counts = [0] * len(parameters)
 
     def add(self) -> float:
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        norms = torch.stack(list(torch._foreach_norm(gradients, float("inf")))) if gradients else torch.zeros(1)
-        largest = float(norms.max())
-        if gradients and largest < self.largest:
-            torch._foreach_mul_(gradients, SCALE)
-            for place, (parameter, part) in enumerate(zip(self.parameters, self.flat.parts, strict=True)):
-                if parameter.grad is not None:
-                    part.add_(parameter.grad.reshape(-1).to(torch.int64))
-                    self.flat.counts[place] += 1
-        for parameter in self.parameters:
+        gradients = [parameter.grad for parameter in self.parameters]
+        largest = self._sum.add(gradients, self.largest)
+        for place, parameter in enumerate(self.parameters):
+            self._counts[place] += gradients[place] is not None
             parameter.grad = None
         return largest
 
     def finish(self) -> list[Tensor]:
+        self.flat.counts.copy_(torch.tensor(self._counts))
+        self._counts = [0] * len(self._counts)
         self.world.sum(self.flat.content)
-        self.flat.give(self.flat.content[: sum(self.flat.sizes)].to(torch.float32).mul_(1 / SCALE))
-        self.flat.content.zero_()
+        self.flat.give(self._sum.take())
         return super().finish()
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from foveate.nn.position_vector import Sinusoid
-from foveate.train import Constant, Loss, TrainConfig, fit
+from foveate.train import Constant, Loss, TrainConfig, fit, integer_sum
+from foveate.train.integer_sum import IntegerSum
 from foveate.train.reduction import LARGEST, ExactSummation, FastSummation
 from foveate.train.world import ALONE, World
 
@@ -52,6 +53,37 @@ def test_a_batch_without_a_gradient_adds_none() -> None:
     total, _ = summed([None, ones, None])
     assert total is not None
     assert torch.equal(total, ones)
+
+
+def gradients_of(sizes: Sequence[int], seed: int) -> list[Tensor | None]:
+    """Gradients of very different magnitudes, one of them transposed, and none for every fifth parameter."""
+    generator = torch.Generator().manual_seed(seed)
+    gradients: list[Tensor | None] = []
+    for number, size in enumerate(sizes):
+        values = torch.randn(size, generator=generator) * 10.0 ** (size % 9 - 6)
+        gradients.append(None if number % 5 == 3 else values.view(2, -1).T if size and size % 2 == 0 else values)
+    return gradients
+
+
+@pytest.mark.parametrize("strange", [None, math.nan, -math.inf, 200.0])
+def test_the_kernel_and_torch_make_the_same_integers(strange: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [1, 7, 64, 16_383, 16_384, 16_385, 50_000, 0]
+    answers = []
+    for library in (integer_sum.kernels(), None):
+        monkeypatch.setattr(integer_sum, "kernels", lambda library=library: library)
+        total = IntegerSum(torch.zeros(sum(sizes), dtype=torch.int64), sizes)
+        peaks = [total.add(gradients_of(sizes, seed), limit=100.0) for seed in range(3)]
+        if strange is not None:
+            last = gradients_of(sizes, 3)
+            assert last[6] is not None
+            last[6][-1, 1] = strange
+            answers.append([*peaks, total.add(last, limit=100.0)])
+        else:
+            whole = total.content.clone()
+            answers.append([*peaks, whole, total.take()])
+            assert not total.content.any()
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf, LARGEST / 2])
