@@ -218,6 +218,7 @@ def test_a_step_draws_a_view_by_seed_and_step_alone(table: Path, tmp_path: Path)
     rules = [getattr(task.batch(step), "rule", None) for step in steps]
     assert {*rules} == {None, *RULES}
     assert min(map(rules.count, {*rules})) > 200 / 6 / 2
+    assert 'Choose train.sharding = "replicate", or leave views out' in task.indivisible
     again = TranscribeTask.open(config(table), tmp_path / "run")
     assert [getattr(again.batch(step), "rule", None) for step in reversed(steps)] == rules[::-1]
     other = TranscribeTask.open(config(table, seed=1), tmp_path / "run")

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed.run import parse_args
 
 from foveate import machine
-from foveate.cli import resume, supervision
+from foveate.cli import resume, supervision, training
 from foveate.cli.program import build_parser
 from foveate.storage.checkpoint import FINAL, MODEL, OPTIMISER, STATE
 from foveate.storage.manifest import file_digest, sealed_folder
@@ -161,6 +161,36 @@ def test_a_restarted_process_leaves_the_first_one_to_say_whether_the_run_has_beg
     monkeypatch.setattr(resume, "proceed", lambda *_: 0)
     assert foveate(*recipe, "--out", trained).code == 0
     assert asked == ["the preparation of the data"]
+
+
+def test_the_same_launch_goes_on_where_no_machine_has_counted_a_restart(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that replaces a lost one counts none, and those that follow it neither."""
+
+    class First(World):
+        size = 2
+
+    monkeypatch.setattr(world, "joined", lambda: nullcontext(First()))
+    monkeypatch.setattr(training, "train", lambda *_, **__: 0)
+    proceeded: list[Path] = []
+    monkeypatch.setattr(resume, "proceed", lambda saved, *_: proceeded.append(saved.folder) or 0)
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+
+    def starts(launch: str, *words: Any) -> int:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", launch)
+        return int(foveate(*recipe, *words, "--out", tmp_path / "named").code)
+
+    assert starts("job 7") == 0
+    assert not proceeded
+    assert starts("job 7") == 0
+    assert proceeded == [tmp_path / "named"]
+    assert [starts("job 8"), starts("none"), starts("job 7", SET, "train.steps=99")] == [2, 2, 2]
+    (tmp_path / "named" / "config.json").rename(tmp_path / "named" / ".beginning")
+    assert starts("job 7") == 0  # the first start ended before the run was ready
+    assert len(proceeded) == 1
 
 
 def test_a_port_that_is_in_use_is_named(foveate: Any, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

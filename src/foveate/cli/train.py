@@ -1,6 +1,8 @@
 """foveate train"""
 
 import argparse
+import hashlib
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,8 @@ from foveate.tasks import TASKS
 from foveate.tasks.option import columns_argument, machine_arguments, processes_argument, size_argument
 from foveate.voice import hush, say
 
+LAUNCH = ".launch"
+"""The file of a run folder that identifies the launch by torchrun that has begun the run."""
 EXAMPLE = """
 examples:
   foveate train translate --source train.en --target train.fr --out run/
@@ -64,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         again = any(int(count) for count in world.gather(str(restarts())))  # each machine counts its own
 
         def start() -> None:
-            if not (again and (folder / "config.json").exists()):
+            if not ((again or _has_begun(arguments, folder)) and (folder / "config.json").exists()):
                 begun.append(begin(arguments, folder))
 
         world.once(start, during="the preparation of the data")
@@ -96,6 +100,7 @@ def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
     from foveate.cli.setup import choices, prepare_machine, resolve, suggested, task_of
     from foveate.cli.training import other_sizes
     from foveate.config import to_dict
+    from foveate.storage.draft import write_file
     from foveate.storage.run import begin_run, create_run, require_new
     from foveate.train import require_measured
 
@@ -121,7 +126,24 @@ def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
     prepared = task.side.prepare(config, folder, say)
     config = prepared.config  # with the sizes of an encoder that it begins with
     require_measured(prepared, config.train)
+    if identity := _identity(arguments):
+        write_file(folder / LAUNCH, identity.encode())
     # Last: data that cannot be used leave nothing to resume.
     create_run(folder, name, to_dict(config), prepared.digests)
     others = other_sizes(name, suggestion, config, files, arguments.set) if suggestion else None
     return Begun(prepared, config, others)
+
+
+def _has_begun(arguments: argparse.Namespace, folder: Path) -> bool:
+    """Whether the same launch, by the same command, has begun the run of this folder."""
+    identity, path = _identity(arguments), folder / LAUNCH
+    return bool(identity) and path.exists() and path.read_bytes() == identity.encode()
+
+
+def _identity(arguments: argparse.Namespace) -> str:
+    """The digest of a launch that has a name, and of its command; empty without a name."""
+    from foveate.train.world import launch
+
+    words = {name: value for name, value in vars(arguments).items() if not callable(value)}
+    named = json.dumps([launch(), words], sort_keys=True, default=str)
+    return hashlib.sha256(named.encode()).hexdigest() if launch() else ""

@@ -34,7 +34,7 @@ from foveate.train.log_window import Window
 from foveate.train.noise import noise_seed
 from foveate.train.recipe import TrainConfig
 from foveate.train.resumption import exclusive, other_rate, require_same
-from foveate.train.sharing import require_shareable
+from foveate.train.sharing import require_shareable, undivided
 from foveate.train.state import State
 from foveate.train.trainable import Outcome, Trainable, require_measured
 from foveate.train.update import Updater
@@ -79,6 +79,8 @@ def fit(
     with contextlib.ExitStack() as stack:
         world.once(lambda: _take(folder, stack))
         interrupt = stack.enter_context(Interrupt(progress.note))
+        if sentence := undivided(config, world.size):
+            progress.note(sentence)
         run = _Run(task, config, folder, progress, whole, world)
         if config.reduction == "exact":
             stack.enter_context(repeatable(run.updater.device))

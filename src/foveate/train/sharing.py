@@ -61,6 +61,16 @@ def shared_by(accumulate: int, size: int) -> str:
     )
 
 
+def undivided(config: TrainConfig, size: int) -> str:
+    """A sentence where `train.sharding` says how to divide a model that has one process; empty elsewhere."""
+    if size > 1 or config.sharding == "replicate":
+        return ""
+    return (
+        f'train.sharding = "{config.sharding}" divides a model among several processes. This run has one, which holds '
+        "it whole; --processes N starts more."
+    )
+
+
 def data_digest(folder: Path) -> str:
     """The first 16 digits of the SHA-256 of a run's data, from the digests that they are stored with."""
     total = hashlib.sha256()
@@ -80,4 +90,6 @@ def _problem(task: Trainable, config: TrainConfig, size: int) -> str:
             f"The model normalises by running means of batches ({running[0]}), which depend on the order in which one "
             "process sees all batches. Train it with one process, or choose a group norm."
         )
+    if config.sharding != "replicate" and (reason := getattr(task, "indivisible", "")):
+        return f'The model cannot be divided (train.sharding = "{config.sharding}"): {reason}.'
     return shared_by(config.accumulate, size)

@@ -26,6 +26,8 @@ VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """The variables by which torchrun, and launchers that follow it, describe a process."""
 LOCAL = (("LOCAL_RANK", 0), ("LOCAL_WORLD_SIZE", 1))
 """The variables that number the processes of one machine, and their values for one process."""
+UNNAMED = "none"
+"""torchrun's `--rdzv-id` where none is given."""
 PATIENT = timedelta(days=7)
 """torch's own time limit of a collective operation. `Pulse` watches instead, and knows who is late."""
 Answer = TypeVar("Answer")
@@ -256,6 +258,14 @@ def restarts() -> int:
     the reason: machines do not count the failures of others.
     """
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) if launched() else 0
+
+
+def launch() -> str:
+    """The name that the user has given to the launch by torchrun (`--rdzv-id`), also where machines are replaced and
+    count no restarts; empty without one.
+    """
+    name = os.environ.get("TORCHELASTIC_RUN_ID", UNNAMED) if launched() else UNNAMED
+    return "" if name == UNNAMED else name
 
 
 @contextlib.contextmanager

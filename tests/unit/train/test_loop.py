@@ -17,6 +17,8 @@ from foveate.errors import DataError, UsageError
 from foveate.storage.checkpoint import is_finished
 from foveate.train import Constant, Loss, Plateau, Trainable, TrainConfig, fit, load_weights
 from foveate.train.noise import noise_seed
+from foveate.train.sharing import require_shareable
+from foveate.train.world import World
 
 CONFIG = TrainConfig(
     steps=6, schedule=Constant(), learning_rate=0.05, validate_every=2, save_every=2, log_every=1, clip_norm=None
@@ -243,6 +245,25 @@ def test_a_used_folder_is_refused_with_the_command_that_resumes(line: Any, tmp_p
     fit(line(), CONFIG, tmp_path)
     with pytest.raises(UsageError, match=rf"saved at step 6.*foveate resume {tmp_path}"):
         fit(line(), CONFIG, tmp_path)
+
+
+@pytest.mark.parametrize(("sharding", "count"), [("replicate", 0), ("moments", 1), ("full", 1)])
+def test_one_process_says_that_it_divides_nothing(line: Any, tmp_path: Path, sharding: Any, count: int) -> None:
+    notes = Notes()
+    fit(line(), replace(CONFIG, steps=1, sharding=sharding), tmp_path, progress=notes)
+    assert sum(f'train.sharding = "{sharding}" divides a model' in sentence for sentence in notes.sentences) == count
+
+
+def test_a_model_that_cannot_be_divided_is_refused_before_the_first_step(line: Any, tmp_path: Path) -> None:
+    class Two(World):
+        size = 2
+
+    task = line()
+    task.indivisible = "views use it under other rules"
+    config = replace(CONFIG, accumulate=2)
+    with pytest.raises(UsageError, match=r'cannot be divided \(train.sharding = "full"\): views use it'):
+        require_shareable(task, replace(config, sharding="full"), tmp_path, {}, Two())
+    require_shareable(task, config, tmp_path, {}, Two())
 
 
 def test_two_runs_in_one_folder_at_once_are_refused(line: Any, tmp_path: Path) -> None:

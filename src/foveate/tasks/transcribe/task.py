@@ -85,6 +85,12 @@ class TranscribeTask(WritingTask):
         folders = _by_folder(config) if part == "train" else ""
         return super().origin(config, part) + folders
 
+    @property
+    def indivisible(self) -> str:
+        """The reason why several processes cannot divide the model among them; empty if they can."""
+        choice = 'Choose train.sharding = "replicate", or leave views out'
+        return f"views use it under other rules. {choice}" if self.config.views else ""
+
     @staticmethod
     def drawn(config: Any) -> str:
         return (
