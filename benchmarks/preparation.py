@@ -21,6 +21,7 @@ import threading
 import time
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import race
 
@@ -28,6 +29,8 @@ VERSES = Path(__file__).parent.parent / "examples" / "data" / "verses.tsv.xz"
 COLUMNS = (2, 3)
 """English (World) and French (Segond)."""
 VOCABULARY = 8000
+MEMORY = {"resident": ("Rss",), "private": ("Private_Clean", "Private_Dirty"), "anonymous": ("Anonymous",)}
+"""Kinds of memory, and the entries of the system's books that they are the sums of."""
 
 
 def verses() -> list[tuple[str, str]]:
@@ -67,11 +70,10 @@ def prepare_here(lines: Path, folder: Path, processes: int, stop: int | None) ->
     pairs = read_pairs(lines)
     if stop is not None:
         pairs = _dying(pairs, stop)
-    started, before, private = time.perf_counter(), os.times(), Private()
+    started, before, memory = time.perf_counter(), os.times(), Memory()
     data, report = prepare(folder, pairs, source, target, max_length=250, processes=processes, origin=str(lines))
     seconds, after = time.perf_counter() - started, os.times()
-    own_private = private.peak
-    own, children = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.*")):
         digest.update(f"{path.relative_to(folder)} {path.stat().st_size} ".encode())
@@ -82,8 +84,7 @@ def prepare_here(lines: Path, folder: Path, processes: int, stop: int | None) ->
                 "processes": processes,
                 "seconds": seconds,
                 "cpu_seconds": sum(after[:4]) - sum(before[:4]),
-                "private_mib": own_private / 1024,
-                "peak_mib": own / 1024,
+                **memory.mebibytes(),
                 "peak_child_mib": children / 1024,
                 "pairs": len(data),
                 "tokens": data.source.num_tokens + data.target.num_tokens,
@@ -94,20 +95,32 @@ def prepare_here(lines: Path, folder: Path, processes: int, stop: int | None) ->
     )
 
 
-class Private:
-    """The peak of this process's own memory, in KiB, without pages of files, which the system drops when it needs
-    room. Looked up ten times a second.
+class Memory:
+    """The peaks of this process's memory, by the system's books (`/proc/self/smaps_rollup`), looked up five times a
+    second: all its pages, those that no other process has, and those of no file.
     """
 
     def __init__(self) -> None:
-        self.peak = 0
+        self.peaks = dict.fromkeys(MEMORY, 0)
+        self._look()
+        self.at_first = dict(self.peaks)
         threading.Thread(target=self._watch, daemon=True).start()
+
+    def mebibytes(self) -> dict[str, float]:
+        self._look()
+        named = {f"{name}_mib": value / 1024 for name, value in self.peaks.items()}
+        return {**named, **{f"{name}_at_first_mib": value / 1024 for name, value in self.at_first.items()}}
+
+    def _look(self) -> None:
+        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]
+        kibibytes = {line.partition(":")[0]: int(line.split()[1]) for line in lines}
+        for name, parts in MEMORY.items():
+            self.peaks[name] = max(self.peaks[name], sum(kibibytes[part] for part in parts))
 
     def _watch(self) -> None:
         while True:
-            status = Path("/proc/self/status").read_text()
-            self.peak = max(self.peak, int(status.partition("RssAnon:")[2].split()[0]))
-            time.sleep(0.1)
+            self._look()
+            time.sleep(0.2)
 
 
 def _dying(pairs, stop):  # type: ignore[no-untyped-def]
@@ -119,6 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=10_000_000)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--like", type=Path, metavar="JSON", help="results whose bytes these must have; no whole runs")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--kill", action="store_true", help="also kill a preparation half-way and continue it")
@@ -137,14 +151,17 @@ def main() -> None:
         size = lines.stat().st_size
         print(f"{options.lines:,} lines, {size / 1e9:.2f} GB, written in {written:.0f} s", file=sys.stderr)
         runs = []
-        for processes in options.processes:
+        for processes in () if options.like else options.processes:
             runs.append(json.loads(_call(lines, folder / "data", processes).stdout))
             subprocess.run(["rm", "-r", folder / "data"], check=True)
         if options.kill:
+            began = time.perf_counter()
             dead = _call(lines, folder / "data", options.processes[-1], stop=options.lines // 2)
+            print(f"killed after {time.perf_counter() - began:.0f} s", file=sys.stderr)
             assert dead.returncode == -signal.SIGKILL, dead.stderr
             runs.append({**json.loads(_call(lines, folder / "data", options.processes[-1]).stdout), "continued": True})
-    assert len({run["sha256"] for run in runs}) == 1, runs
+    others = json.loads(options.like.read_text())["runs"] if options.like else []
+    assert len({run["sha256"] for run in (*runs, *others)}) == 1, runs
     result = {"machine": race.machine(1), "lines": options.lines, "bytes": size, "runs": runs}
     if options.out:
         options.out.write_text(json.dumps(result, indent=1) + "\n")
@@ -156,18 +173,19 @@ def _call(lines: Path, folder: Path, processes: int, stop: int = 0) -> subproces
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=None, text=True, check=not stop)
 
 
-def _table(runs: list[dict[str, object]], lines: int) -> str:
+def _table(runs: list[dict[str, Any]], lines: int) -> str:
     rows = [
-        "| processes | seconds | CPU seconds | memory, MiB | with pages of files | largest child | SHA-256 |",
-        "|---|---|---|---|---|---|---|",
+        "| pairs | processes | seconds | CPU seconds | memory, MiB | without files | largest child | SHA-256 |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for run in runs:
         name = f"{run['processes']}{', continued after kill -9 half-way' if run.get('continued') else ''}"
-        memory = f"{run['private_mib']:.0f} | {run['peak_mib']:.0f} | {run['peak_child_mib']:.0f}"
+        memory = f"{run['private_mib']:.0f} | {run['anonymous_mib']:.0f} | {run['peak_child_mib']:.0f}"
         rows.append(
-            f"| {name} | {run['seconds']:.0f} | {run['cpu_seconds']:.0f} | {memory} | {str(run['sha256'])[:12]}… |"
+            f"| {lines:,} | {name} | {run['seconds']:.0f} | {run['cpu_seconds']:.0f} | {memory} "
+            f"| `{str(run['sha256'])[:12]}` |"
         )
-    return "\n".join([f"{lines:,} pairs:", "", *rows])
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from foveate.data.preparation import resumable
 from foveate.data.reader import RowMaker, stored_levels, stored_type
 from foveate.data.row import Row
 from foveate.data.row_journal import write_rows
+from foveate.data.sentence_encoding import SentenceEncoder, numbered
 from foveate.data.store import FeatureStore, TokenStore, TokenWriter, VectorType, open_rows
-from foveate.data.tokeniser import UNKNOWN
 from foveate.data.variant import Draw, drawn, longest, varies
 from foveate.data.word import WordBatch
 from foveate.errors import DataError
@@ -161,41 +161,23 @@ class LabelledData:
 
 
 def prepare_sentences(
-    folder: Path | str,
+    folder: Path,
     sentences: Iterable[Tagged],
-    form: Callable[[str], list[int]],
-    labels: Labels,
+    encoder: SentenceEncoder,
     *,
-    max_length: int,
-    measure: Callable[[Sequence[str]], int] = len,
-    path: str = "",
-    lenient: bool = False,
     rare: str = "",
+    processes: int = 1,
+    origin: str = "",
 ) -> tuple[LabelledData, LabelledReport]:
-    """Store tagged sentences: the numbers of their forms, and the row of every form once, as `form_row` makes it.
+    """Store tagged sentences: the numbers of their forms, and the row of every form once, also of sentences that are
+    left out. `processes` and `origin` are those of `write_rows`.
 
-    `measure` is the length of a sentence, for models that do not count words.
-
-    Raises DataError, with `path`, for a tag that `labels` lacks. With `lenient`, as for a file of validation examples,
+    Raises DataError for a tag that the encoder's `labels` lack. If it is lenient, as for a file of validation examples,
     such a sentence is left out and reported, unless most sentences are like this.
     """
-    tally, numbers, unknown = LabelTally("sentences", max_length, labels, path, lenient), dict[str, int](), set[str]()
-    with _writing(Path(folder), "forms") as (writers, finish):
-        for sentence in sentences:
-            tags = tally.labels(sentence.line, measure(sentence.words), sentence.tags)
-            if tags is None:
-                continue
-            row = []
-            for word in sentence.words:
-                if word not in numbers:
-                    numbers[word], vector = len(numbers), form(word)
-                    writers["forms"].append(vector)
-                    if vector[0] == UNKNOWN:
-                        unknown.add(word)
-                row.append(numbers[word])
-                tally.unknown += word in unknown
-            finish(row, tags, sentence.line)
-    return LabelledData.open(folder), tally.report(rare).checked()
+    stream = numbered(watched(sentences, encoder.what))
+    report = write_rows(folder, stream, encoder, processes=processes, origin=origin)
+    return LabelledData.open(folder), replace(report, rare=rare).checked()
 
 
 def prepare_rows(

@@ -140,8 +140,10 @@ class RowStore(ABC):
         return np.diff(self._offsets)
 
     def lengths_between(self, start: int, stop: int) -> Int64[np.ndarray, " rows"]:
-        """The lengths of a stretch of rows, without reading those of others."""
-        return np.diff(self._offsets[start : stop + 1])
+        """The lengths of a stretch of rows, without reading those of others, and without mapped pages, which would stay
+        in this process's memory.
+        """
+        return np.diff(_read(self.folder / OFFSETS, np.dtype("<i8"), start, stop + 1))
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -194,7 +196,7 @@ class TokenStore(RowStore):
         """
         self._require_length(shortest)
         for start in range(0, self.num_tokens if below is not None else 0, CHUNK):
-            largest = int(self._values[start : start + CHUNK].max())
+            largest = int(_read(self.folder / self.file, self._values.dtype, start, start + CHUNK).max())
             if below is not None and largest >= below:
                 raise DataError(f"{self.folder} has the id {largest:,}, and there are only {below:,}. {_AGAIN}")
         return self
@@ -247,9 +249,8 @@ class FeatureStore(RowStore):
         self._require_length(shortest)
         if self.width != width:
             raise DataError(f"{self.folder} has vectors of {self.width} numbers, but {width} are needed. {_AGAIN}")
-        step = max(CHUNK // max(width, 1), 1)
-        for start in range(0, len(self._values) if self.levels is None else 0, step):
-            if not np.isfinite(self._values[start : start + step]).all():
+        for start in range(0, self._values.size if self.levels is None else 0, CHUNK):
+            if not np.isfinite(_read(self.folder / self.file, self._values.dtype, start, start + CHUNK)).all():
                 raise DataError(f"{self.folder} has a number that is not finite. {_AGAIN}")
         return self
 
@@ -257,6 +258,11 @@ class FeatureStore(RowStore):
 def open_rows(folder: Path | str) -> TokenStore | FeatureStore:
     """Open a store of either kind. Raises DataError like `RowStore.open`."""
     return FeatureStore.open(folder) if (Path(folder) / FeatureStore.file).exists() else TokenStore.open(folder)
+
+
+def _read(path: Path, dtype: np.dtype[Any], start: int, stop: int) -> np.ndarray:
+    """A stretch of a file's numbers, in memory."""
+    return np.fromfile(path, dtype, stop - start, offset=start * dtype.itemsize)
 
 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:

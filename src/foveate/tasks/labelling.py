@@ -99,7 +99,7 @@ class LabelledDataConfig:
     held_out: int = setting(1000, "examples held out for validation when no file is given; at most a tenth of all")
     max_length: int = setting(512, "tokens of the longest example; longer ones are left out and reported")
     max_tokens: int = setting(2048, "tokens per batch, padding counted")
-    processes: int | None = setting(None, "processes that tokenise texts to classify, with the same result; none: one")
+    processes: int | None = setting(None, "processes that tokenise texts, with the same result; none: one")
     shard: int | None = setting(
         None,
         "examples shuffled together; of more, shards are shuffled, then the examples of each; none: 100 million",

@@ -17,6 +17,7 @@ from foveate.data.label import Labels
 from foveate.data.labelled import Tagged, read_tagged
 from foveate.data.labelled_store import LabelledData, LabelledReport, prepare_sentences
 from foveate.data.reader import Reader
+from foveate.data.sentence_encoding import SentenceEncoder
 from foveate.data.tokeniser import (
     BOS,
     EOS,
@@ -60,12 +61,11 @@ class TagConfig(LabellingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.data.processes is not None:
-            raise ValueError(
-                "data.processes tokenises texts to classify, and sentences with tags, whose words are numbered as they "
-                "come, are read by one process. Leave it out."
-            )
-        words = (("data.columns", self.data.columns), ("initialise_from", self.initialise_from))
+        words = (
+            ("data.columns", self.data.columns),
+            ("data.processes", self.data.processes),
+            ("initialise_from", self.initialise_from),
+        )
         for name, value in words:
             if self.reader is not None and value is not None:
                 raise ValueError(f"reader does not read texts, which {name} is for. Leave one of them out.")
@@ -167,15 +167,37 @@ class WordVocabulary:
             return len(words)
         return 2 + sum(len(self.form(word)) - 3 for word in words)
 
+    def unknown(self, words: Sequence[str]) -> int:
+        """The number of words that the vocabulary lacks."""
+        return self.words.encode(" ".join(words)).count(UNKNOWN)
+
     def model(self, config: TagConfig) -> Tagger | PieceTagger:
         sizes = self.words.vocab_size, len(self.labels), self.spelling.vocab_size
         return seeded(lambda: config.model.build(*sizes), config.seed)
 
     def store(
-        self, folder: Path, examples: Iterator[Tagged], config: TagConfig, *, origin: str, **options: Any
+        self,
+        folder: Path,
+        examples: Iterator[Tagged],
+        config: TagConfig,
+        *,
+        origin: str,
+        path: str,
+        lenient: bool,
+        **options: Any,
     ) -> tuple[LabelledData, LabelledReport]:
-        options |= {"max_length": config.longest, "measure": self.length}
-        return prepare_sentences(folder, examples, self.form, self.labels, **options)
+        encoder = SentenceEncoder(
+            form=self.form,
+            measure=self.length,
+            unknown=self.unknown,
+            digests=self.digests,
+            labels=self.labels,
+            max_length=config.longest,
+            path=path,
+            lenient=lenient,
+        )
+        options |= {"processes": config.data.processes or 1, "origin": f"{origin} {config.data.columns}"}
+        return prepare_sentences(folder, examples, encoder, **options)
 
     def require(self, data: LabelledData) -> LabelledData:
         return data.require_sentences(self.labels, words=self.words.vocab_size, pieces=self.spelling.vocab_size)
