@@ -21,6 +21,7 @@ PIECE = 7
 OPTIONS = ("--no-tune", "--threads", "1", "--beam", "2", "--n-best", "1")
 """Those of all answers. The hypotheses of the small model are often empty, but their numbers and scores differ."""
 Answer = Callable[..., Any]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -276,3 +277,9 @@ def test_an_error_names_the_lines_of_its_piece(
     shutil.rmtree(tmp_path / "out.txt.parts")
     assert foveate("translate", trained, "--input", texts, "--output", tmp_path / "out.txt").code == 0
     assert (tmp_path / "out.txt").read_text() == "A\n" * 9 + "B\n" + "A\n"
+
+
+def test_the_program_for_a_cluster_stands_on_the_page() -> None:
+    """`make clients` runs it."""
+    _, _, code = (ROOT / "examples/corpus/ray_translate.py").read_text().partition("\n\n")
+    assert f"```py\n{code}```\n" in (ROOT / "docs/scale.md").read_text()

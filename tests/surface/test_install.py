@@ -28,7 +28,7 @@ from foveate.inspect.figure.pixel import encode
 pytestmark = pytest.mark.slow
 README = (installation.ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (installation.ROOT / "docs/commands.md").read_text(encoding="utf-8")
-LEFT_OUT = {"dev", "all"}
+LEFT_OUT = {"dev", "all", "ray"}
 PAIRS = [(f"the {a} {b} sleeps", f"le {b} {a} dort") for a in "abcdefgh" for b in "ijklmnop"]
 WORDS = [f"{a}/A {b}/B {a}/A sleeps/V" for a in "abcdefgh" for b in "ijklmnop"]
 TEXTS = [f"{word} and {word} are {label}\t{label}" for label in ("good", "bad") for word in "abcdefghijklmnop"]

@@ -102,7 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
     for sentence in choices(suggestion, config) if suggestion else ():
         print(sentence)
     prepare_machine(arguments)
-    costs = plan(task.side.probe(config, planned, arguments.vocab), bfloat16=config.train.precision == "bfloat16")
+    probe = task.side.probe(config, planned, arguments.vocab)
+    costs = plan(probe, bfloat16=config.train.precision == "bfloat16")
     print(costs)
     seconds = costs.seconds * config.train.accumulate * config.train.steps
     lines = [f"training: {duration(seconds)} for {counted(config.train.steps, 'step')} like this, and validations"]
@@ -111,19 +112,28 @@ def run(arguments: argparse.Namespace) -> int:
         lines += other_sizes(name, suggestion, config, files, arguments.set)(seconds)
     print("", *lines, sep="\n")
     if arguments.processes:
-        print(_world(arguments, costs, config))
+        print(_world(arguments, costs, config, (name, config, planned, arguments.vocab)))
     return 0
 
 
-def _world(arguments: argparse.Namespace, costs: Any, config: Any) -> Any:
-    """The plan of several processes."""
+def _world(arguments: argparse.Namespace, costs: Any, config: Any, probed: tuple[Any, ...]) -> Any:
+    """The plan of several processes. Those of this machine are measured side by side, each with the task's probe of
+    these arguments.
+    """
     import os
 
     import torch
 
+    from foveate.cli.busy_process import beside_others
     from foveate.tasks import world_plan
+    from foveate.tasks.run_plan import timed
 
-    train, device = config.train, arguments.device
+    train, device, beside = config.train, arguments.device, None
+    threads = torch.get_num_threads()
+    cores = max((os.cpu_count() or 1) // threads, 1)
+    if device is None and (others := min(arguments.processes, cores) - 1):
+        with beside_others(others, *probed, threads=threads):
+            beside = timed(costs.probe, bfloat16=train.precision == "bfloat16")
     return world_plan.WorldPlan(
         costs=costs,
         processes=arguments.processes,
@@ -133,7 +143,8 @@ def _world(arguments: argparse.Namespace, costs: Any, config: Any) -> Any:
         tokens=arguments.tokens or float(train.steps * train.accumulate * costs.probe.tokens),
         device=world_plan.DEVICES.get(device),
         name=device or "this machine",
-        cores=max((os.cpu_count() or 1) // torch.get_num_threads(), 1),
+        cores=cores,
+        beside=beside,
     )
 
 

@@ -141,6 +141,10 @@ LABELS = 10
 """The assumed number of labels, which the data determine."""
 
 
+PROBES = 3
+"""Steps that are timed."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Probe:
     """A model and a random batch of the configured size, for measuring a step of training.
@@ -156,6 +160,15 @@ class Probe:
     unit: str
     remarks: tuple[str, ...] = ()
     """Further lines on the model, such as its latency."""
+    others: Sequence[tuple[Callable[[], Tensor], float]] = ()
+    """Losses of batches with fewer rows, and their sizes as shares of this one, where training has batches of many
+    sizes: a batch that comes again and again takes up to a quarter less time than one of another size.
+    """
+
+
+def fewer(loss_of: Callable[[int], Callable[[], Tensor]], rows: int) -> list[tuple[Callable[[], Tensor], float]]:
+    """The `others` of a probe, by the loss of a batch of so many rows."""
+    return [(loss_of(less), less / rows) for less in range(rows - 1, max(rows - 1 - PROBES, 0), -1)]
 
 
 def beginning(path: str, read: Callable[[str], Iterator[Example]]) -> list[Example]:
@@ -212,9 +225,6 @@ def require_fit(positions: int | None, longest: int, options: str) -> None:
         )
 
 
-PROBES = 3
-
-
 @dataclass(frozen=True)
 class Site:
     """One attention of the model at this size: calls of one shape."""
@@ -269,24 +279,32 @@ def plan(probe: Probe, *, bfloat16: bool = False) -> Costs:
     """Make some steps with the batch, and ask every attention of the model for its path."""
     from torch.utils.flop_counter import FlopCounterMode  # a tenth of a second, which other commands do not spend
 
-    def step() -> float:
-        started = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-            loss = probe.loss()
-        loss.backward()
-        probe.model.zero_grad()
-        return time.perf_counter() - started
-
     counter = FlopCounterMode(display=False)
     with counter:
-        step()
+        _step(probe, probe.loss, bfloat16)
     return Costs(
         probe=probe,
         parameters=sum(weight.numel() for weight in probe.model.parameters() if weight.requires_grad),
         flops=float(counter.get_total_flops()),
-        seconds=statistics.median(step() for _ in range(PROBES)),
+        seconds=timed(probe, bfloat16=bfloat16),
         sites=_sites(probe, bfloat16),
     )
+
+
+def timed(probe: Probe, *, bfloat16: bool = False) -> float:
+    """Seconds of a step with the batch, the median of some."""
+    losses = probe.others or [(probe.loss, 1.0)] * PROBES
+    return statistics.median(_step(probe, loss, bfloat16) / share for loss, share in losses)
+
+
+def _step(probe: Probe, loss_of: Callable[[], Tensor], bfloat16: bool) -> float:
+    """Seconds of a step."""
+    started = time.perf_counter()
+    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        loss = loss_of()
+    loss.backward()
+    probe.model.zero_grad()
+    return time.perf_counter() - started
 
 
 def _sites(probe: Probe, bfloat16: bool) -> tuple[Site, ...]:

@@ -29,8 +29,10 @@ DIGEST = 1.85e9
 """Bytes a second of SHA-256 on one core."""
 SAVED = 12
 """Bytes of each parameter in a checkpoint: the weight and two moments in float32."""
-CONVERSION = 7e-9
+CONVERSION = 0.5e-9
 """Seconds in which a core adds an entry of a batch's gradient to the integers of exact sums."""
+OPTIMISER = 1.1e-9
+"""Seconds in which a core clips an entry of the gradient and changes its parameter."""
 LOOPBACK = 1e9
 """Bytes a second that processes of one machine exchange by gloo."""
 
@@ -103,6 +105,8 @@ class WorldPlan:
     cores: int = 1
     """Cores of this machine for each thread of a process."""
     sharding: str = "replicate"
+    beside: float | None = None
+    """Seconds of a batch on this machine while the other processes compute theirs; None: those of `costs`."""
 
     def __post_init__(self) -> None:
         require_batches(self.processes, self.accumulate)
@@ -119,9 +123,19 @@ class WorldPlan:
     def batch_seconds(self, used: float | None = None) -> float:
         """Seconds of one batch: measured here, or by the share of the device's arithmetic that is used."""
         if self.device is None:
-            return (self.costs.seconds + self._conversion) * max(self.processes / self.cores, 1.0)
+            return (self._measured + self._conversion) * max(self.processes / self.cores, 1.0)
         share = self.device.used[1] if used is None else used
         return max(self.costs.flops / (share * self.device.flops), self.device.launch)
+
+    @property
+    def _measured(self) -> float:
+        """Seconds of a batch on this machine."""
+        return self.costs.seconds if self.beside is None else self.beside
+
+    @property
+    def optimiser_seconds(self) -> float:
+        """Seconds in which an update changes the weights; not counted on a device."""
+        return OPTIMISER * self.costs.parameters if self.device is None else 0.0
 
     @property
     def _division(self) -> str:
@@ -140,7 +154,8 @@ class WorldPlan:
 
     def hours(self, used: float | None = None) -> float:
         """The whole training, without validations and checkpoints."""
-        return self.updates * (self.batches * self.batch_seconds(used) + self.sum_seconds) / 3600
+        seconds = self.batches * self.batch_seconds(used) + self.sum_seconds + self.optimiser_seconds
+        return self.updates * seconds / 3600
 
     @property
     def tokens_per_second(self) -> float:
@@ -204,9 +219,11 @@ class WorldPlan:
         saved = f"checkpoints are written at {DISK / 1e9:g} GB/s, and digested at {DIGEST / 1e9:g} GB/s"
         if device is None:
             cores = "a core for each thread" if self.processes <= self.cores else f"{self.processes} share {self.cores}"
+            others = "" if self.beside is None else f" while {min(self.processes, self.cores)} computed"
             return [
-                f"a batch takes {1e3 * self.costs.seconds:,.0f} ms in each process, as measured just now"
+                f"a batch takes {1e3 * self._measured:,.0f} ms in each process, as measured just now{others}"
                 f"{_added(self._conversion)}; {cores}",
+                f"the optimiser takes {1e9 * OPTIMISER:g} ns a parameter for an update",
                 f"{sent}{LOOPBACK / 1e9:g} GB/s",
                 saved,
             ]

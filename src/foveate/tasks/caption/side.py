@@ -2,10 +2,12 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from foveate.config import to_dict
 from foveate.data.image import ImageRows
@@ -30,6 +32,7 @@ from foveate.tasks.run_plan import (
     Reason,
     Suggestion,
     beginning,
+    fewer,
     noise,
     require_fit,
     sample_of,
@@ -134,13 +137,18 @@ class CaptionSide(WritingSide):
         require_fit(model.max_length, text + 1, "--target-length")
         rows = max(config.data.max_tokens // (length + text), 1)
         maker = ImageRows(patch=source.size, colour=source.channels == 3, grid=source.grid)
-        batch, target = placed(noise(rows, length, source.width), maker), spelled(rows, text, size)
+
+        def loss_of(rows: int) -> Callable[[], Tensor]:
+            batch, target = placed(noise(rows, length, source.width), maker), spelled(rows, text, size)
+            return lambda: model.loss(batch, target)
+
         return Probe(
             model=model,
-            loss=lambda: model.loss(batch, target),
+            loss=loss_of(rows),
+            others=fewer(loss_of, rows),
             vocabulary=f"{source}, a vocabulary of {size:,}",
             batch=f"{rows} {config.what} of {length:,} patches and {counted(text, 'token')}",
-            tokens=batch.num_tokens,
+            tokens=rows * length,
             unit="patches",
         )
 

@@ -3,13 +3,14 @@
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from foveate.config import to_dict
 from foveate.data.audio_file import Recording
@@ -29,6 +30,7 @@ from foveate.tasks.run_plan import (
     Reason,
     Suggestion,
     beginning,
+    fewer,
     noise,
     require_fit,
     sample_of,
@@ -107,14 +109,18 @@ class SpeakSide(Side):
         model = seeded(lambda: config.model.build(size, source.width), config.seed)
         require_fit(model.max_length, text, "--source-length")
         rows = max(config.data.max_tokens // (text + length), 1)
-        texts = spoken_ids(spelled(rows, text - 1, size))
-        speech = noise(rows, length, source.width)
+
+        def loss_of(rows: int) -> Callable[[], Tensor]:
+            texts, speech = spoken_ids(spelled(rows, text - 1, size)), noise(rows, length, source.width)
+            return lambda: model.loss(texts, speech)
+
         return Probe(
             model=model,
-            loss=lambda: model.loss(texts, speech),
+            loss=loss_of(rows),
+            others=fewer(loss_of, rows),
             vocabulary=f"a vocabulary of {size:,}, {source}",
             batch=f"{counted(rows, 'text')} of {counted(text, 'token')} with {counted(length, 'frame')}",
-            tokens=speech.num_tokens,
+            tokens=rows * length,
             unit="frames",
         )
 

@@ -1,10 +1,12 @@
 """The interface between commands and transcription."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from foveate.data.audio import AudioReader
 from foveate.data.audio_file import Clip
@@ -25,7 +27,17 @@ from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.held_out import Parts
 from foveate.tasks.option import decode_config, require_used
 from foveate.tasks.run_model import seeded
-from foveate.tasks.run_plan import Allowance, Probe, Suggestion, beginning, noise, require_fit, spelled, vocabulary
+from foveate.tasks.run_plan import (
+    Allowance,
+    Probe,
+    Suggestion,
+    beginning,
+    fewer,
+    noise,
+    require_fit,
+    spelled,
+    vocabulary,
+)
 from foveate.tasks.text_writing_side import Reading, Things, WritingSide
 from foveate.tasks.transcribe import TASK
 from foveate.tasks.transcribe.dictation import dictate, seeing
@@ -73,13 +85,18 @@ class TranscribeSide(WritingSide):
                 f"{model.stride} vectors. Give a larger --source-length or a smaller --target-length."
             )
         rows = max(config.data.max_tokens // (length + text), 1)
-        batch, target = noise(rows, length, source.width), spelled(rows, text, size)
+
+        def loss_of(rows: int) -> Callable[[], Tensor]:
+            batch, target = noise(rows, length, source.width), spelled(rows, text, size)
+            return lambda: model.loss(batch, target)
+
         return Probe(
             model=model,
-            loss=lambda: model.loss(batch, target),
+            loss=loss_of(rows),
+            others=fewer(loss_of, rows),
             vocabulary=f"{source}, a vocabulary of {size:,}{_assumption(config, vocab)}",
             batch=f"{rows} {config.what} of {counted(length, 'vector')} and {counted(text, 'token')}",
-            tokens=batch.num_tokens,
+            tokens=rows * length,
             unit="vectors",
             remarks=(
                 _latency(config, model),

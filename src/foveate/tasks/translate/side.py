@@ -3,10 +3,12 @@
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from foveate.data.parallel import ParallelData, prepare
 from foveate.data.text import Pair, read_lines, read_pairs
@@ -23,7 +25,7 @@ from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.length_group import measured_lengths
 from foveate.tasks.option import decode_config, metric_names, pairs_of
 from foveate.tasks.report_page import score_rows, score_tiles, write_report
-from foveate.tasks.run_plan import Allowance, Probe, Suggestion, made_up, require_fit, vocabulary
+from foveate.tasks.run_plan import Allowance, Probe, Suggestion, fewer, made_up, require_fit, vocabulary
 from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, buckets, in_percent, written
 from foveate.tasks.sight import Sight
 from foveate.tasks.stranger import Strangers
@@ -109,10 +111,15 @@ class TranslateSide(Side):
         model = build_model(config, *sizes)
         require_fit(model.max_length, max(first, second + 1), "--source-length and --target-length")
         rows = max(config.data.max_tokens // (first + second), 1)
-        source, target = made_up(rows, first, sizes[0]), made_up(rows, second + 1, sizes[1])
+
+        def loss_of(rows: int) -> Callable[[], Tensor]:
+            source, target = made_up(rows, first, sizes[0]), made_up(rows, second + 1, sizes[1])
+            return lambda: model.loss(source, target, label_smoothing=config.label_smoothing)
+
         return Probe(
             model=model,
-            loss=lambda: model.loss(source, target, label_smoothing=config.label_smoothing),
+            loss=loss_of(rows),
+            others=fewer(loss_of, rows),
             vocabulary=f"vocabularies {sizes[0]:,} and {sizes[1]:,}",
             batch=f"{rows} pairs of {first} and {second} tokens",
             tokens=rows * second,
