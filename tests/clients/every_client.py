@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.surface.letter_languages import CAPITALS, FOLLOWING, TEXT, train, write_pairs
 from tests.surface.service_process import ALL, ServiceProcess
 
 from foveate import Translator
@@ -36,14 +37,23 @@ CLIENTS = (
 )
 
 
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A translator of several languages, which is the run `all` of the service."""
+    return train(write_pairs(tmp_path_factory.mktemp("all") / "pairs.tsv", capitals="de", following="ru"))
+
+
 @pytest.fixture(scope="module", params=[None, KEY], ids=["without a key", "with a key"])
-def question(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+def question(
+    request: pytest.FixtureRequest, several: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, object]]:
     """A service, and the question to every program."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text(f"{KEY}\n")
     guard = ("--api-key-file", str(keys)) if request.param else ()
-    with ServiceProcess(*ALL, *guard, "--wait", "20") as service:
-        yield {"address": service.address, "key": request.param, "texts": TEXTS}
+    letters = {"de": CAPITALS, "ru": FOLLOWING}
+    with ServiceProcess(*ALL, f"all={several}", *guard, "--wait", "20") as service:
+        yield {"address": service.address, "key": request.param, "texts": TEXTS, "text": TEXT, "letters": letters}
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 import pytest
+from tests.surface.letter_languages import train, write_pairs
 from tests.surface.service_process import ServiceProcess
 
 from foveate import Translator
@@ -21,39 +22,16 @@ from foveate.tasks.translate.served_translator import ServedTranslator
 from foveate.tasks.translate.task import DataConfig, TranslateConfig, TranslateTask
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-LETTERS = "abcdef"
-SETTINGS = (
-    *("data.direction_column=0", "data.temperature=3", "data.max_tokens=512", "data.held_out=20"),
-    *("source_tokeniser=word", "joint_vocabulary=true", "model=transformer", "model.share=all"),
-    *("model.encoder_layers=1", "model.decoder_layers=1", "model.block.model_dim=32", "model.block.num_heads=2"),
-    *("model.block.feedforward_dim=64", "model.block.dropout=0", "label_smoothing=0"),
-    *("train.steps=150", "train.learning_rate=8e-3", "train.validate_every=75", "train.schedule.warmup=20"),
-)
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Letters, which become capitals in the language `up`, and the letter after each in the language `next`."""
-    path = tmp_path_factory.mktemp("directions") / "pairs.tsv"
-    rows = []
-    for first in LETTERS:
-        for second in LETTERS:
-            for third in LETTERS:
-                word = f"{first} {second} {third}"
-                rows.append(f"en-up\t{word}\t{word.upper()}")
-                if third in "abc":
-                    rows.append(f"en-next\t{word}\t{' '.join(chr(ord(letter) + 1) for letter in word.split())}")
-    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    return path
+    return write_pairs(tmp_path_factory.mktemp("directions") / "pairs.tsv", capitals="up", following="next")
 
 
 @pytest.fixture(scope="module")
-def several(table: Path, foveate: Any) -> Path:
-    run = table.parent / "run"
-    settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    said = foveate("train", "translate", "--source", table, "--out", run, *settings, "--no-tune", "--threads", "1")
-    assert said.code == 0, said.err
-    return run
+def several(table: Path) -> Path:
+    return train(table)
 
 
 def test_the_tag_decides_what_one_model_writes(foveate: Any, several: Path) -> None:

@@ -13,6 +13,9 @@ if __name__ == "__main__":
     client = at("en-fr")
     answers = [client.translation(text).translation_text for text in question.texts]
     assert answers[0] == client.translation(question.texts[0], src_lang="en", tgt_lang="fr").translation_text
+    for language, written in question.letters.items():
+        answer = at("all").translation(question.text, src_lang="en", tgt_lang=language)
+        assert answer.translation_text == written
     with fails(HfHubHTTPError, "en into fr"):
         client.translation("a", src_lang="en", tgt_lang="de")
     if question.key:

@@ -15,6 +15,12 @@ async def first(question: Question) -> list[str]:
     explained = await client.explain(question.address, "en-fr", asked, headers=question.headers)
     for each in explained["explanations"]:
         assert all(abs(sum(row) - 1) < 1e-3 for row in each["weights"])
+    for language, written in question.letters.items():
+        letters = {"instances": [question.text], "parameters": {"to": language}}
+        answer = await client.infer(question.address, letters, model_name="all", headers=question.headers)
+        assert [each["text"] for each in answer["predictions"]] == [written]
+        answer = await client.explain(question.address, "all", letters, headers=question.headers)
+        assert [each["text"] for each in answer["explanations"]] == [written]
     predicted = await client.infer(question.address, asked, model_name="en-fr", headers=question.headers)
     return [each["text"] for each in predicted["predictions"]]
 
@@ -32,6 +38,11 @@ async def second(question: Question) -> list[str]:
         answer = await client.infer(question.address, request, model_name="en-fr", headers=question.headers)
         answers.append(next(output.data for output in answer.outputs if output.name == "text"))
     assert answers[0] == answers[1]
+    for language, written in question.letters.items():
+        tensor = InferInput("text", [1], "BYTES", data=[question.text])
+        request = InferRequest("all", [tensor], parameters={"to": language})
+        answer = await client.infer(question.address, request, model_name="all", headers=question.headers)
+        assert next(output.data for output in answer.outputs if output.name == "text") == [written]
     return answers[0]
 
 

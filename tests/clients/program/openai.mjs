@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 
-const { address, key, texts } = JSON.parse(process.argv[2]);
+const { address, key, texts, text: word, letters } = JSON.parse(process.argv[2]);
 const client = new OpenAI({ baseURL: `${address}/v1`, apiKey: key ?? "none", maxRetries: 0 });
 const asked = (content, more = {}) => ({ model: "en-fr", messages: [{ role: "user", content }], ...more });
 
@@ -16,6 +16,11 @@ for (const text of texts) {
   for await (const chunk of await client.chat.completions.create(asked(text, { stream: true }))) parts += chunk.choices[0].delta.content ?? "";
   assert.equal(parts, whole.choices[0].message.content);
   answers.push(parts);
+}
+for (const [language, written] of Object.entries(letters)) {
+  const model = `all:${language}`;
+  assert(models.includes(model));
+  assert.equal((await client.chat.completions.create(asked(word, { model }))).choices[0].message.content, written);
 }
 await assert.rejects(client.chat.completions.create(asked("a", { model: "en-f" })), (error) => error instanceof OpenAI.NotFoundError && error.code === "model_not_found");
 await assert.rejects(client.chat.completions.create(asked("a", { n: 2 })), OpenAI.BadRequestError);

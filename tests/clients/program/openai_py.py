@@ -45,6 +45,11 @@ if __name__ == "__main__":
     assert client.models.retrieve(MODEL).id in [model.id for model in client.models.list()]
     answers = [whole(client, text) for text in question.texts]
     assert answers == [streamed(client, text) for text in question.texts]
+    for language, written in question.letters.items():
+        asked = {"messages": messages(question.text)}
+        by_name = client.chat.completions.create(model=f"all:{language}", **asked)
+        by_field = client.chat.completions.create(model="all", **asked, extra_body={"to": language})
+        assert by_name.choices[0].message.content == by_field.choices[0].message.content == written
     assert (answers, answers) == asyncio.run(without_waiting(openai.AsyncOpenAI(**access), question.texts))
     ask = client.chat.completions.create
     with fails(openai.NotFoundError, "Did you mean 'en-fr'"):

@@ -1,4 +1,6 @@
-"""The question to a program: an address, a key or none, and texts. Its answer is the last line that it prints: JSON."""
+"""The question to a program: an address, a key or none, texts for the model `en-fr`, and a text for `all`. The answer
+is the last line that it prints: JSON.
+"""
 
 import json
 import sys
@@ -13,6 +15,9 @@ class Question:
     address: str
     key: str | None
     texts: list[str]
+    text: str
+    letters: dict[str, str]
+    """The translations of this text, by language, which the model `all` writes."""
 
     @classmethod
     def read(cls) -> "Question":

@@ -26,6 +26,11 @@ if __name__ == "__main__":
     assert [json.loads(whole)["text"] for whole in every.as_numpy("json").tolist()] == texts
     greedy = client.infer("en-fr", [tensor], parameters={"beam": 1}, headers=question.headers)
     assert len(greedy.as_numpy("text")) == len(texts)
+    for language, written in question.letters.items():
+        tensor = triton.InferInput("text", [1], "BYTES")
+        tensor.set_data_from_numpy(np.array([question.text], dtype=object), binary_data=binary)
+        answer = client.infer("all", [tensor], parameters={"to": language}, headers=question.headers)
+        assert [json.loads(whole)["text"] for whole in answer.as_numpy("json").tolist()] == [written]
     with fails(InferenceServerException, "Did you mean"):
         client.infer("en-f", [tensor], headers=question.headers)
     tell(texts)

@@ -32,21 +32,28 @@ def stand_ins() -> None:
     sys.modules["weblate.utils.version"].USER_AGENT = "Weblate"  # type: ignore[attr-defined]
 
 
-def machinery(kind: str, question: Question) -> Any:
+def machinery(kind: str, question: Question, language: str) -> Any:
     from weblate.machinery.libretranslate import LibreTranslateTranslation
     from weblate.machinery.openai import OpenAITranslation
 
     if kind == "libretranslate":
         machine = LibreTranslateTranslation({"url": question.address, "key": question.key or ""})
-        assert sorted(machine.download_languages()) == ["en", "fr"]
+        assert sorted(machine.download_languages()) == ["de", "en", "fr", "ru"]
         return machine
     access = {"key": question.key or "none", "base_url": f"{question.address}/v1"}
-    return OpenAITranslation({**access, "model": "custom", "custom_model": "en-fr", "persona": "", "style": ""})
+    model = "en-fr" if language == "fr" else f"all:{language}"
+    return OpenAITranslation({**access, "model": "custom", "custom_model": model, "persona": "", "style": ""})
+
+
+def translations(kind: str, question: Question, language: str, texts: list[str]) -> list[str]:
+    machine = machinery(kind, question, language)
+    answers = machine.download_multiple_translations("en", language, [(text, None) for text in texts])
+    return [answers[text][0]["text"] for text in texts]
 
 
 if __name__ == "__main__":
     question = Question.read()
     stand_ins()
-    texts = [(text, None) for text in question.texts]
-    answers = machinery(sys.argv[2], question).download_multiple_translations("en", "fr", texts)
-    tell([answers[text][0]["text"] for text in question.texts])
+    for language, written in question.letters.items():
+        assert translations(sys.argv[2], question, language, [question.text]) == [written]
+    tell(translations(sys.argv[2], question, "fr", question.texts))

@@ -53,6 +53,10 @@ def test_a_run_of_several_directions_answers_each_of_them() -> None:
     for source, target in (("en", "fa"), ("de", "en"), ("auto", "Persian"), ("German", "en"), ("pt-br", "en-GB")):
         assert chosen([FRENCH, many], source, target) is many
     assert chosen([FRENCH, many], "auto", "fr") is FRENCH
+    # The name of a run is not taken for a language with a region, unless a run writes a language of this code.
+    assert chosen([many, SOUNDS], "auto", "en-sounds") is SOUNDS
+    assert chosen([translator("fa"), many], "en", "fa") is many
+    assert chosen([translator("fa"), many], "de", "fa").name == "fa"
     with pytest.raises(RefusedError, match=r"from de into fa\. This service has en-fr, en-fa, pt_BR-en, de-en\.$"):
         chosen([FRENCH, many], "de", "fa")
 

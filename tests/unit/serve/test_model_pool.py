@@ -599,9 +599,13 @@ def test_a_spare_process_that_dies_or_has_other_weights_is_replaced(threads: Thr
         assert pool.spare is not None
         pool.spare.cards = [msgspec.structs.replace(CARD, digest="other")]  # as if the files changed while it began
         stale, (host,) = pool.spare, pool.hosts
-        serving = threads.processes[3]
+        assert host is not None
+        host.cards = [msgspec.structs.replace(CARD, digest="before")]
+        serving, notes = threads.processes[3], list[str]()
+        pool.note = notes.append
         serving.connection.shutdown(socket.SHUT_RDWR)
         await until(lambda: pool.hosts[0] not in (None, host, stale))
         assert await Client().ask(desk, "a") == ["A"]
+        assert notes[-1] == f"Other weights than before answer now, because files have changed: {CARD.name}."
 
     run(threads, test, spare=True)

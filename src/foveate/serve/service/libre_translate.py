@@ -103,18 +103,20 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
 def chosen(translators: Sequence[Card], source: str, target: str) -> Card:
     """The run that translates from one language into another; "auto" is any.
 
-    A run without languages is asked for by its name as the target, and answers all pairs only where it is the only
-    translator. Raises RefusedError if there is none.
+    A run without languages is asked for by its name as the target, unless this is the code of a language, and answers
+    all pairs only where it is the only translator. Raises RefusedError if there is none.
     """
+    others = [card for card in translators if not card.pairs]
+    by_name = next((card for card in others if card.name == target), None)
+    if by_name is not None and not any(target == written for card in translators for _, written in card.pairs):
+        return by_name
     for card in translators:
         targets = [written for _, written in card.pairs]
         pair = code_among([read for read, _ in card.pairs], source), code_among(targets, target)
         if pair in card.pairs or (pair[0] == AUTO and pair[1] in targets):
             return card
-    others = [card for card in translators if not card.pairs]
-    for card in others:
-        if target == card.name or len(translators) == 1:
-            return card
+    if by_name is not None or len(others) == len(translators) == 1:
+        return by_name or others[0]
     known = ", ".join(dict.fromkeys("-".join(pair) for card in translators for pair in card.pairs))
     reason = f"No run translates from {code_of(source)} into {code_of(target)}."
     reason += f" This service has {known}." if known else ""

@@ -317,6 +317,8 @@ class ModelPool:
                 fresh = await self._begun(place, host)
             if fresh is None:
                 return
+            if changed := [name for name, digest in _digests(fresh) if (name, digest) not in _digests(host)]:
+                self.note(f"Other weights than before answer now, because files have changed: {', '.join(changed)}.")
             started = time.monotonic()
             self.hosts[place] = host = fresh
 
