@@ -29,6 +29,14 @@ with contextlib.suppress(SystemExit):
 print(*sorted({{{names}}} & set(sys.modules)), file=sys.stderr)
 """
 
+TILES = """
+import sys
+from foveate.attention import Positions, causal
+from foveate.attention.paths.layout import tiles
+assert len(tiles(causal(), Positions.of(300, 300), 64)) == 5
+print(*sorted({"sympy", "torch._dynamo"} & set(sys.modules)), file=sys.stderr)
+"""
+
 
 def python(program: str) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -56,6 +64,11 @@ def test_an_interrupt_while_modules_are_read_says_stopped_and_nothing_else() -> 
 def test_help_imports_no_module_that_it_does_not_need(words: list[str], names: tuple[str, ...]) -> None:
     program = LAZY.format(words=words, names=", ".join(map(repr, names)))
     assert python(program).stderr.split() == []
+
+
+def test_tiles_import_no_module_of_the_compiler() -> None:
+    """Some functions of torch import it, which takes half a second and 50 MB of whoever serves a model."""
+    assert python(TILES).stderr.split() == []
 
 
 def test_no_command_measures_the_machine_unless_it_is_asked_to(

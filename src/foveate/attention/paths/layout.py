@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -127,7 +128,8 @@ def _columns(span: Span, at: Positions, size: int) -> list[tuple[int, int]]:
 
 def _filled(bound: Tensor | float, at: Positions) -> Tensor:
     value = bound.double() if isinstance(bound, Tensor) else torch.tensor(bound, dtype=torch.float64, device=at.device)
-    return value.expand(torch.broadcast_shapes(value.shape, (1, 1, at.query.shape[2], 1)))
+    # torch.broadcast_shapes imports sympy: half a second and 50 MB.
+    return value.expand(np.broadcast_shapes(value.shape, (1, 1, at.query.shape[2], 1)))
 
 
 def _by_tile(bound: Float[Tensor, "#batch #heads query 1"], count: int, size: int, fill: float) -> Tensor:

@@ -8,7 +8,6 @@ on the others, to the bit.
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -19,11 +18,13 @@ from foveate.attention import Attention, Positions, padding
 from foveate.attention.record import note
 from foveate.attention.score import dot_factor
 from foveate.nn.feedforward import Activation
+from foveate.nn.int8 import ProductPanels
 from foveate.nn.multihead import KeyValue
 from foveate.nn.origin import is_plain
 from foveate.nn.packing import Packing
-from foveate.nn.prepared.flat_block import Product, are_usual, kernels
-from foveate.nn.prepared.flat_step import COMPILED, LANES, DecoderStep, Norm, ProductPanels
+from foveate.nn.prepared.flat_block import Product, are_usual
+from foveate.nn.prepared.flat_step import COMPILED, LANES, DecoderStep
+from foveate.nn.prepared.kernel_weight import KernelWeights, Norm
 from foveate.nn.transformer_block import DecoderBlock, EncoderBlock
 
 
@@ -85,7 +86,7 @@ class FlatEncoderBlock:
         )
 
 
-class EncoderPass:
+class EncoderPass(KernelWeights):
     """Computes the memory of a decoder from embedded source tokens."""
 
     def __init__(
@@ -96,12 +97,10 @@ class EncoderPass:
         step: DecoderStep,
     ) -> None:
         """`norm` follows the last block; the cross-attentions of `decoder` look up; `step` is its prepared step."""
-        self.blocks, self.width, self.dtype = blocks, step.width, step.dtype
-        self._step, self._memories = step, len(decoder)
+        super().__init__()
+        self.blocks, self.width, self.dtype, self._memories = blocks, step.width, step.dtype, len(decoder)
         self._hidden = max(block.expand.plain.shape[0] for block in blocks)
-        self._heads, library = blocks[0].heads, kernels()
-        assert library is not None
-        self._library = library
+        self._heads = blocks[0].heads
         layers = (_Layer * len(blocks))(*map(self._layer, blocks))
         sites = [block.cross_attention for block in decoder]
         memories = [Product.of(site.key, site.value) for site in sites]
@@ -114,11 +113,11 @@ class EncoderPass:
             half=self.dtype is torch.bfloat16,
             norm_first=blocks[0].norm_first,
             activation=1 + COMPILED.index(blocks[0].activation),
-            norm=Norm() if norm is None else step.norm_of(norm),
-            memories=(ProductPanels * len(memories))(*(step.panels_of(each) for each in memories)),
+            norm=Norm() if norm is None else self.norm_of(norm),
+            memories=(ProductPanels * len(memories))(*(self.panels_of(each) for each in memories)),
             num_memories=len(memories),
         )
-        self._alive: list[Any] = [layers]
+        self._alive.append(layers)
 
     @staticmethod
     def refuses(blocks: Sequence[FlatEncoderBlock], decoder: Sequence[DecoderBlock], step: DecoderStep) -> str:
@@ -173,11 +172,11 @@ class EncoderPass:
         """Write the keys and values of sentences into places of a memory, by default in order, up to their ends."""
         x, starts = x.float().contiguous(), starts.contiguous()
         sentences = ctypes.c_int64(len(starts) - 1)
-        together = int(self._library.tokens_together(native.address(starts), sentences))
+        together = int(self.library.tokens_together(native.address(starts), sentences))
         work = torch.empty(together * (5 * self.width + max(self._hidden, 2 * self.width)))
         rounded = torch.empty(-(-together // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
         addresses = (ctypes.c_void_p * (2 * len(memory)))(*(part.data_ptr() for layer in memory for part in layer))
-        self._library.encode(
+        self.library.encode(
             ctypes.byref(self.structure),
             *map(native.address, (x, starts)),
             sentences,
@@ -191,5 +190,5 @@ class EncoderPass:
     def _layer(self, block: FlatEncoderBlock) -> _Layer:
         names = ("joined", "output", "expand", "contract")
         products = {name: getattr(block, name) for name in names}
-        panels = {name: self._step.panels_of(each) for name, each in products.items()}
-        return _Layer(**panels, norms=(Norm * 2)(*map(self._step.norm_of, block.norms)), scale=block.scale)
+        panels = {name: self.panels_of(each) for name, each in products.items()}
+        return _Layer(**panels, norms=(Norm * 2)(*map(self.norm_of, block.norms)), scale=block.scale)

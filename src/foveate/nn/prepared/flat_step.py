@@ -7,7 +7,6 @@ result does not depend on the other rows, to the bit.
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -20,17 +19,12 @@ from foveate.nn.clock import Clock
 from foveate.nn.int8 import Int8Product, ProductPanels
 from foveate.nn.multihead import KeyValue
 from foveate.nn.prepared.flat_block import FlatBlock, Product, kernels
+from foveate.nn.prepared.kernel_weight import KernelWeights, Norm
 from foveate.nn.prepared.slot import Slots
 
 LANES = 16
 COMPILED = ("relu", "gelu", "silu")
 """The activations of the kernel, numbered from 1."""
-
-
-class Norm(ctypes.Structure):
-    """A layer norm for the kernel."""
-
-    _fields_ = [("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p), ("epsilon", ctypes.c_double)]
 
 
 class _Layer(ctypes.Structure):
@@ -69,7 +63,7 @@ class RowPlaces(ctypes.Structure):
     ]
 
 
-class DecoderStep:
+class DecoderStep(KernelWeights):
     """Computes the next logits from the newest token of each row."""
 
     def __init__(
@@ -82,11 +76,9 @@ class DecoderStep:
         output_bias: Float[Tensor, " vocab"] | None,
     ) -> None:
         """`scale` multiplies embeddings; `norm` follows the last block. The logits are in int8 if the blocks are."""
-        self.blocks = blocks
-        self._alive: list[Any] = [embedding]
-        library, first = kernels(), blocks[0]
-        assert library is not None
-        self.library = library
+        super().__init__()
+        self._alive.append(embedding)
+        self.blocks, first = blocks, blocks[0]
         self.dtype, self.width, self.vocab = embedding.dtype, embedding.shape[1], len(embedding)
         self._hidden = first.expand.plain.shape[0]
         int8 = None if first.expand.int8 is None else Int8Product(output, output_bias)
@@ -205,32 +197,3 @@ class DecoderStep:
         products = {name: self.panels_of(getattr(block, name)) for name in names}
         norms = (Norm * 3)(*map(self.norm_of, block.norms))
         return _Layer(**products, norms=norms, scales=(ctypes.c_double * 2)(*block.scales))
-
-    def panels_of(self, product: Product) -> ProductPanels:
-        """A product in the layout of the kernel, which lives as long as this step."""
-        if product.int8 is not None:
-            self._alive.append(product.int8)
-            return product.int8.panels
-        weight, (outputs, inputs) = panels(product.plain, self.library), product.plain.shape
-        self._alive.append(weight)
-        return ProductPanels(weight.data_ptr(), self._float(product.bias), inputs, outputs)
-
-    def norm_of(self, norm: nn.LayerNorm) -> Norm:
-        """A norm, whose numbers live as long as this step."""
-        return Norm(self._float(norm.weight), self._float(norm.bias), norm.eps)
-
-    def _float(self, vector: Tensor | None) -> int | None:
-        """The address of a short vector in float32, or None without one."""
-        if vector is None:
-            return None
-        self._alive.append(vector.detach().float().contiguous())
-        return self._alive[-1].data_ptr()
-
-
-def panels(weight: Float[Tensor, "outputs inputs"], library: ctypes.CDLL) -> Float[Tensor, " numbers"]:
-    """A weight in the kernel's layout: panels of outputs, each ordered by input or by pairs of inputs."""
-    width = library.panel_width()
-    pair = library.panel_pair() if weight.dtype is torch.bfloat16 else 1
-    outputs, inputs = weight.shape
-    padded = torch.nn.functional.pad(weight.detach(), (0, 0, 0, -outputs % width))
-    return padded.view(-1, width, inputs // pair, pair).transpose(1, 2).flatten()

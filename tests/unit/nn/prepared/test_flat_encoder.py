@@ -1,6 +1,7 @@
 """An encoder in one kernel: the memory that its modules give, whatever the block, for each sentence as alone."""
 
 import random
+import weakref
 
 import pytest
 import torch
@@ -146,3 +147,16 @@ def test_what_the_kernel_cannot_encode_has_a_reason() -> None:
     assert "differ in their heads" in EncoderPass.refuses([*blocks, *other], model._decoder, step)
     half = [block for block in map(FlatEncoderBlock.of, built(dtype=torch.bfloat16).encoder) if block is not None]
     assert "precision" in EncoderPass.refuses(half, model._decoder, step)
+
+
+def test_nothing_is_left_of_an_encoder_that_is_prepared_anew() -> None:
+    model = built()
+    with torch.no_grad():
+        _, step, encoding = model.prepared()
+        assert encoding is not None
+        copies = [weakref.ref(weight) for weight in vars(encoding)["_alive"] if isinstance(weight, Tensor)]
+        model.encoder[0].feedforward.expand.weight.mul_(2)
+        del encoding
+        assert model.prepared().whole is step
+    assert copies
+    assert not any(copy() is not None for copy in copies)

@@ -11,7 +11,8 @@ from foveate.data.batch import Batch
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn import BlockConfig, LearnedConfig, SinusoidalConfig
 from foveate.nn.prepared import flat_block
-from foveate.nn.prepared.flat_step import DecoderStep, panels
+from foveate.nn.prepared.flat_step import DecoderStep
+from foveate.nn.prepared.kernel_weight import panels
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [4, 4, 10, 2] * 5]
 TARGET = [1, 7, 8, 9, 10, 11, 6, 5, 4, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2]
