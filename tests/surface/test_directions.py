@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 import pytest
+import torch
 from tests.surface.letter_languages import train, write_pairs
 from tests.surface.service_process import ServiceProcess
 
@@ -17,8 +18,10 @@ from foveate.config import build
 from foveate.errors import DataError, UsageError
 from foveate.storage.run import read_run
 from foveate.tasks.served import Answered, Served
+from foveate.tasks.side import Asked
 from foveate.tasks.translate.light_translator import LightTranslator
 from foveate.tasks.translate.served_translator import ServedTranslator
+from foveate.tasks.translate.side import SIDE
 from foveate.tasks.translate.task import DataConfig, TranslateConfig, TranslateTask
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -152,6 +155,25 @@ def test_every_interface_of_a_service_names_the_language(several: Path) -> None:
             refused = service.client.post(path, json=fields)
             assert refused.status_code in (400, 422)
             assert words in refused.text
+
+
+def test_a_comparison_translates_each_pair_into_its_language(several: Path, tmp_path: Path) -> None:
+    settings = {name: value for name, value in read_run(several).config.items() if name != "train"}
+    config = build(TranslateConfig, settings)
+    task = TranslateTask.open(config, several)
+    task.model = Translator.load(several).model
+    assert SIDE.usual_metrics(task) == ("chrf", "perplexity")
+    test = tmp_path / "test.tsv"
+    test.write_text("en-up\ta b c\tA B C\nen-next\ta b c\tb c d\nen-up\tc c c\tC C C\n")
+    request = Asked(metrics=("chrf", "sentence_error", "perplexity"), test={"source": str(test)}, lengths=(9,))
+    SIDE.require_given(task, request)
+    with torch.no_grad():
+        values = SIDE.score(task, config, tmp_path, request).values
+    assert values["chrf"] == 100
+    assert values["sentence_error"] == 0
+    test.write_text("en-fr\ta\tb\n")
+    with pytest.raises(UsageError, match="does not translate en-fr"):
+        SIDE.require_given(task, request)
 
 
 def test_every_direction_and_domain_is_scored(

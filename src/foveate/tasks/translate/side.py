@@ -31,6 +31,7 @@ from foveate.tasks.sight import Sight
 from foveate.tasks.stranger import Strangers
 from foveate.tasks.translate import TASK
 from foveate.tasks.translate.alignment_head import Head
+from foveate.tasks.translate.direction import example_option, reader_of, translated
 from foveate.tasks.translate.pair import Pairs
 from foveate.tasks.translate.run_tokeniser import TOKENISERS
 from foveate.tasks.translate.served_translator import ServedTranslator
@@ -216,7 +217,7 @@ class TranslateSide(Side):
         training, validation = (ParallelData.open(folder / "data" / part) for part in ("train", "valid"))
         if test is None:
             rows = range(min(SAMPLES, len(validation)))
-            readers = [_reader(model, validation, row) for row in rows]
+            readers = [reader_of(model, validation, row) for row in rows]
             translations = [
                 reader.translate(model.source_tokeniser.decode(validation.source[row].tolist()))
                 for row, reader in zip(rows, readers, strict=True)
@@ -254,12 +255,12 @@ class TranslateSide(Side):
             commands=[
                 self.command(model, folder),
                 f"foveate evaluate {written(folder)} --source FILE --target FILE",
-                f'foveate look {written(folder)} "…"{_example_option(model)} --out alignment.svg',
+                f'foveate look {written(folder)} "…"{example_option(model)} --out alignment.svg',
             ],
         )
 
     def trial(self, model: Translator) -> str:
-        return f'"…"{_example_option(model)} --align'
+        return f'"…"{example_option(model)} --align'
 
     def export(self, run: Path | str, note: Note) -> Exported:
         """An encoder and a decoder; tensors that pass from one graph to the other have one name."""
@@ -285,6 +286,8 @@ class TranslateSide(Side):
         return (*METRICS, *VALIDATED)
 
     def usual_metrics(self, task: TranslateTask) -> tuple[str, ...]:
+        if isinstance(task.source_tokeniser, LanguageTokeniser):  # BLEU divides words by the rules of one language
+            return ("chrf", "perplexity")
         return (*suitable_metrics(task.target_tokeniser)[:2], "perplexity")
 
     def require_measured(self, config: Any) -> None:
@@ -293,8 +296,12 @@ class TranslateSide(Side):
     def require_given(self, task: TranslateTask, request: Asked) -> None:
         super().require_given(task, request)
         decoded = [name for name in request.metrics if name in METRICS]
-        references = [pair.target for pair in _pairs(task.config, request)] if decoded else []
+        pairs = _pairs(task.config, request) if decoded else []
+        references = [pair.target for pair in pairs]
         evaluate(references, references, decoded)  # what cannot be scored is said before the training
+        if isinstance(task.source_tokeniser, LanguageTokeniser):
+            for direction in {pair.direction for pair in pairs}:
+                task.source_tokeniser.number(direction)
         if request.test and "alignment" in request.metrics:
             raise UsageError(
                 "compare.metrics: alignment is measured by links, and test pairs have none here. Leave compare.test "
@@ -329,7 +336,7 @@ class TranslateSide(Side):
         if not decoded:
             return Scored(values=self.pick(values, request.metrics))
         pairs = _pairs(config, request)
-        translations = self.in_use(task).translate([pair.source for pair in pairs])
+        translations = translated(self.in_use(task), pairs)
         texts, references = [translation.text for translation in translations], [pair.target for pair in pairs]
         values |= dict(zip(decoded, (score.value for score in evaluate(texts, references, decoded)), strict=True))
         lengths, unit = measured_lengths([pair.source for pair in pairs])
@@ -352,22 +359,10 @@ class TranslateSide(Side):
         return in_percent(figures)
 
 
-def _reader(model: Translator, data: ParallelData, row: int) -> Translator:
-    """The translator in the direction of a stored pair."""
-    tokeniser = model.source_tokeniser
-    if data.directions is None or not isinstance(tokeniser, LanguageTokeniser):
-        return model
-    return model.into(tokeniser.directions[int(data.directions[row])].partition("-")[2])
-
-
-def _example_option(model: Translator) -> str:
-    """The option of commands for a model of several languages, with one of them; empty for others."""
-    tokeniser = model.source_tokeniser
-    return f" --to {tokeniser.targets[0]}" if isinstance(tokeniser, LanguageTokeniser) else ""
-
-
 def _pairs(config: TranslateConfig, request: Asked) -> list[Pair]:
     data = config.data
+    if request.test and data.direction_column is not None:
+        return list(data.read(request.test["source"], None))
     if request.test:
         return list(read_pairs(request.test["source"], request.test.get("target"), columns=request.columns))
     assert data.valid_source is not None
