@@ -50,8 +50,8 @@ class DecoderRun:
         room: int,
         places: int | None = None,
     ) -> None:
-        """`positions` are added to the embeddings. The memory has a place for every sentence or, with `places`, cells in
-        which the sources of that many sentences stand side by side. There is room for hypotheses of `room` tokens.
+        """`positions` are added to the embeddings. The memory has a place for every sentence or, with `places`, cells
+        in which the sources of that many sentences stand side by side. There is room for hypotheses of `room` tokens.
         """
         self.vocab, self.beam, self.memory, self.room = step.vocab, beam, tuple(memory), 0
         self._step, self._positions, self._run = step, positions, _Run()
