@@ -138,6 +138,7 @@ def test_every_interface_of_a_service_names_the_language(several: Path) -> None:
         assert [each.id for each in client.models.list()] == ["all", "all:next", "all:up"]
         (languages,) = [each["targets"] for each in service.client.get("/languages").json() if each["code"] == "en"]
         assert sorted(languages) == ["next", "up"]
+        assert asked("/detect", q=text) == [{"confidence": 0.0, "language": "en"}]
         automatic = asked("/translate", q=[text], source="auto", target="up")
         assert automatic["detectedLanguage"] == [{"confidence": 0.0, "language": "en"}]
         instances = [text, {"source": text, "to": "next"}]

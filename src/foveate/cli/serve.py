@@ -63,12 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
     from foveate.storage.run import read_run
     from foveate.storage.shipped import run_folder
 
-    runs = named(arguments.runs)
-    for _, folder in runs:  # a wrong name is told before anything is loaded
-        task_of(read_run(run_folder(folder)))
+    runs = []
+    for name, run_or_name in named(arguments.runs):  # a wrong name is told before anything is loaded
+        folder = run_folder(run_or_name, tell)
+        task_of(read_run(folder))
+        runs.append((name, str(folder.absolute())))  # a link that leads elsewhere later is followed at a reload
     keys = Keyring.read(Path(arguments.api_key_file)) if arguments.api_key_file else Keyring()
     setup = Setup(
-        runs=runs,
+        runs=tuple(runs),
         precision=arguments.precision,
         threads=arguments.threads,
         tune=not arguments.no_tune,

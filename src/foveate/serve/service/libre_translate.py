@@ -54,7 +54,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         if query.source == AUTO:
             # Nothing is detected: this is the language that the run reads for this target, or the first of several.
             read = next((source for source, written in card.pairs if written == target), None)
-            result["detectedLanguage"] = _each(query.q, [_detected(card, read) for _ in texts])
+            result["detectedLanguage"] = _each(query.q, [_detected(read or _pairs(card)[0][0]) for _ in texts])
         if query.alternatives:
             result["alternatives"] = _each(query.q, [value["alternatives"] for value in reply.values])
         return answer(result)
@@ -63,7 +63,8 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         values = await fields(request, desk.limits.body)
         keys.require(request, values.get("api_key"))
         shaped(values, Detect)
-        return answer([_detected(card) for card in desk.pool.cards if card.verb == "translate"])
+        pairs = [pair for card in desk.pool.cards if card.verb == "translate" for pair in _pairs(card)]
+        return answer([_detected(source) for source in dict.fromkeys(source for source, _ in pairs)])
 
     async def languages(request: Request) -> Response:
         targets: dict[str, list[str]] = {}
@@ -129,8 +130,8 @@ def _pairs(card: Card) -> tuple[tuple[str, str], ...]:
     return card.pairs or ((ANY, card.name),)
 
 
-def _detected(card: Card, language: str | None = None) -> dict[str, object]:
-    return {"confidence": 0.0, "language": language or _pairs(card)[0][0]}
+def _detected(language: str) -> dict[str, object]:
+    return {"confidence": 0.0, "language": language}
 
 
 def _each(query: str | list[str], values: list[object]) -> object:
