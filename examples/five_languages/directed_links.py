@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder with train.tsv and valid.tsv")
     parser.add_argument(
-        "--most", type=int, default=50_000, metavar="N", help="pairs of a language with links, at most (50000)"
+        "--most", type=int, default=40_000, metavar="N", help="pairs of a language with links, at most (40000)"
     )
     arguments = parser.parse_args(argv)
     rows = {part: rows_of(arguments.data / f"{part}.tsv") for part in PARTS}

@@ -1,4 +1,4 @@
-"""What commands ask of a translator of several languages."""
+"""Translators of several languages, as commands use them."""
 
 from collections.abc import Sequence
 
