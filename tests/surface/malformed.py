@@ -44,8 +44,8 @@ SOUND = (
     _posted("/v1/completions", model="gpt", prompt=["a"], max_tokens=2, temperature=0.5, stop=["b"], top_p=0.9),
     _posted("/v1/completions", model="gpt", prompt="a", max_tokens=2, stream=True),
     _posted("/v1/chat/completions", model="en-fr", messages=[{"role": "user", "content": "a"}], stream=False),
-    _posted("/v1/models/en-fr:predict", instances=["a", "b"]),
-    _posted("/v1/models/en-fr:explain", instances=["a", {"source": "b", "words": False}]),
+    _posted("/v1/models/en-fr:predict", instances=["a", "b"], parameters={"beam": 2, "to": "fr"}),
+    _posted("/v1/models/en-fr:explain", instances=["a", {"source": "b"}], parameters={"words": False}),
     _posted(
         "/v2/models/en-fr/infer",
         inputs=[{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}],

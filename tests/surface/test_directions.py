@@ -134,7 +134,7 @@ def test_every_interface_of_a_service_names_the_language(several: Path) -> None:
             parts = chat(model=f"all:{to}", messages=messages, stream=True)
             assert "".join(part.choices[0].delta.content or "" for part in parts) == expected
             model: Any = client.models.retrieve(f"all:{to}")
-            assert model.directions == [["en", to]]
+            assert (model.directions, model.settings) == ([["en", to]], ["beam", "alternatives", "to"])
         assert [each.id for each in client.models.list()] == ["all", "all:next", "all:up"]
         (languages,) = [each["targets"] for each in service.client.get("/languages").json() if each["code"] == "en"]
         assert sorted(languages) == ["next", "up"]

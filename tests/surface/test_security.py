@@ -409,7 +409,7 @@ def test_reports_and_pictures_load_nothing_from_elsewhere_and_escape_text(
 PROOFS = {
     "another address needs a file of keys": "test_serve.py::"
     "test_what_cannot_be_served_is_refused_before_anything_starts",
-    "names of runs, languages and health are open": "test_serve.py::test_who_may_ask",
+    "names of runs, languages, the version and health are open": "test_serve.py::test_who_may_ask",
     "requests for another host name are refused": "test_serve.py::test_who_may_ask",
     "Sizes and shapes of requests are checked": "test_serve.py::test_limits_say_the_numbers",
     "leave messages out because these may quote a text": "test_front.py::test_the_report_of_a_failure_has_no_text",

@@ -175,6 +175,7 @@ def shown(card: Card, name: str) -> dict[str, Any]:
         "digest": card.digest,
         "parameters": card.parameters,
         "languages": card.languages,
+        "settings": card.settings,
         "directions": [pair for pair in card.directions if language in (None, pair[1])],
     }
 
