@@ -11,6 +11,7 @@ from torch import Tensor
 
 from foveate.attention.paths.derivative import by_definition
 from foveate.nn import bfloat16
+from foveate.nn.exponential import exponentials_
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +116,11 @@ def _by_torch(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tenso
     """Each row's log Σ exp of its logits, and the softmax terms of both gradients."""
     light, table = hidden.to(dtype), weight.to(dtype)
     powers = light @ table.mT
-    top = powers.amax(-1, keepdim=True)
-    powers.sub_(top).exp_()
-    mass = _row_sums(powers)
+    top, mass = exponentials_(powers)
     precise = torch.promote_types(hidden.dtype, torch.float32), torch.promote_types(weight.dtype, torch.float32)
     to_hidden = (powers @ table).to(precise[0]).div_(mass[:, None])
     to_weight = (powers.mT @ (hidden / mass[:, None]).to(dtype)).to(precise[1])
-    return top.squeeze(1).to(mass.dtype) + mass.log(), to_hidden, to_weight
+    return top + mass.log(), to_hidden, to_weight
 
 
 def _by_kernels(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -131,11 +130,3 @@ def _by_kernels(hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Ten
     to_hidden = bfloat16.to_inputs(powers, weight, torch.float32).div_(mass[:, None])
     to_weight, _ = bfloat16.to_weights(powers, (hidden / mass[:, None]).to(dtype).contiguous(), False)
     return top + mass.log(), to_hidden, to_weight
-
-
-def _row_sums(x: Float[Tensor, "rows columns"], block: int = 64) -> Float[Tensor, " rows"]:
-    """Row sums in float32 at least. torch would first copy a bfloat16 matrix to float32; partial sums need no copy."""
-    if x.dtype not in (torch.bfloat16, torch.float16):
-        return x.sum(-1)
-    whole = x.shape[1] // block * block
-    return x[:, :whole].unflatten(-1, (-1, block)).sum(-1).float().sum(-1) + x[:, whole:].float().sum(-1)

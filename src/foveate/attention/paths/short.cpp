@@ -31,13 +31,24 @@ struct Target {
     int64_t sentence, head, place, half;
 };
 
+// A row's numbers for the next head are fetched while those of one head are read or written: they lie beside these, but from
+// row to row it is too far for the processor to notice.
+static inline void write(const Target& to, int64_t at, Vec x) {
+    __builtin_prefetch((char*)to.to + (at + to.head) * (to.half ? 2 : 4), 1);
+    put(to.to, to.half, at, x);
+}
+
 // One head's rows as float32.
 static void gather(
     const Tokens& tokens, int64_t sentence, int64_t head, int64_t start, int64_t count, int64_t dim, float* rows
 ) {
     int64_t at = sentence * tokens.sentence + head * tokens.head + start * tokens.place;
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t d = 0; d < dim; d += LANES) store(rows + i * dim + d, read(tokens, at + i * tokens.place + d));
+    const char* next = (const char*)tokens.from + (at + tokens.head) * (tokens.half ? 2 : 4);
+    for (int64_t i = 0; i < count; i++, next += tokens.place * (tokens.half ? 2 : 4))
+        for (int64_t d = 0; d < dim; d += LANES) {
+            __builtin_prefetch(next + d * (tokens.half ? 2 : 4));
+            store(rows + i * dim + d, read(tokens, at + i * tokens.place + d));
+        }
 }
 
 // Columns of keys, for products with many keys at a time; the last vector is filled up with zeros.
@@ -227,7 +238,7 @@ static void forward_block(
     int64_t at = here.number * to.sentence + here.head * to.head + (here.query_from + first) * to.place;
     for (int64_t r = 0; r < R; r++)
         for (int64_t d = 0; d < dim; d += LANES)
-            put(to.to, to.half, at + r * to.place + d, context[(r * dim + d) / LANES]);
+            write(to, at + r * to.place + d, context[(r * dim + d) / LANES]);
 }
 
 struct Parts {
@@ -266,7 +277,7 @@ static void backward_block(
     int64_t place = here.number * to.sentence + here.head * to.head + (here.query_from + first) * to.place;
     for (int64_t r = 0; r < R; r++)
         for (int64_t d = 0; d < dim; d += LANES)
-            put(to.to, to.half, place + r * to.place + d, context[(r * dim + d) / LANES]);
+            write(to, place + r * to.place + d, context[(r * dim + d) / LANES]);
 }
 
 // A few queries read keys and values where they lie: turning keys would take longer than they do.
@@ -292,7 +303,7 @@ static void forward_few(
             for (int64_t d = 0; d < dim; d += LANES)
                 context[d / LANES] += read(v, values + j * v.place + d) * scores[j];
         int64_t at = here.number * to.sentence + here.head * to.head + (here.query_from + i) * to.place;
-        for (int64_t d = 0; d < dim; d += LANES) put(to.to, to.half, at + d, context[d / LANES]);
+        for (int64_t d = 0; d < dim; d += LANES) write(to, at + d, context[d / LANES]);
     }
 }
 
@@ -349,7 +360,7 @@ static void all_backward(
             int64_t place = here.number * to.sentence + here.head * to.head + here.key_from * to.place;
             for (int64_t j = 0; j < here.keys; j++)
                 for (int64_t d = 0; d < dim; d += LANES)
-                    put(to.to, to.half, place + j * to.place + d, load(part.second + j * dim + d));
+                    write(to, place + j * to.place + d, load(part.second + j * dim + d));
         }
     });
 }
