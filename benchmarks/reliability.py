@@ -8,6 +8,7 @@ The service runs in processes of its own, and its clients are in this one. The e
 import argparse
 import asyncio
 import collections
+import json
 import os
 import random
 import re
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import race
@@ -25,7 +27,7 @@ from scoreboard import Line, page
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from tests.surface.malformed import damaged  # noqa: E402
+from tests.surface.malformed import SOUND, Sound, damaged  # noqa: E402
 from tests.surface.service_process import ALL, ServiceProcess  # noqa: E402
 
 SENTENCES = ("The black cat sleeps.", "A man is riding a bicycle.", "Good morning.", "I read a book in the garden.")
@@ -39,6 +41,10 @@ SETTLED = 4.0
 """Seconds after which a spare process is loaded."""
 BACK = 5.0
 GROWTH = 0.05
+LONG = "a" * 3000
+"""The longest text that a damaged request has. A process keeps the memory of its largest request: these come first."""
+TEXTS = ("q", "text", "source", "prompt", "inputs", "instances")
+"""The fields of requests that hold a text, or a list whose first item is one."""
 
 
 def malformed(arguments: argparse.Namespace) -> Line:
@@ -64,6 +70,7 @@ def malformed(arguments: argparse.Namespace) -> Line:
                     examples.append(f"{status}: {content[:300]!r}")
                 statuses[status] += 1
 
+        await asyncio.gather(*(client.ask(sound.content(client.host)) for sound in _longest()))
         for until in (arguments.requests // 5, arguments.requests):  # after a fifth caches and pools are full
             await asyncio.gather(*(ask(until) for _ in range(16)))
             await asyncio.sleep(REST)
@@ -87,6 +94,19 @@ def malformed(arguments: argparse.Namespace) -> Line:
         not failures and healthy and max(growth) < GROWTH,
         {"statuses": statuses, "memory": memory, "examples": examples[:20]},
     )
+
+
+def _longest() -> list[Sound]:
+    """One request with the longest text for every route that takes a text."""
+    requests = []
+    for sound in SOUND:
+        if sound.kind != "application/json" or not sound.body:
+            continue
+        fields = json.loads(sound.body)
+        for name in set(TEXTS) & set(fields):
+            fields[name] = LONG if isinstance(fields[name], str) else [LONG]
+        requests.append(replace(sound, body=json.dumps(fields).encode()))
+    return requests
 
 
 def drain(arguments: argparse.Namespace) -> Line:
