@@ -4,6 +4,7 @@ Every tick reads some tokens of prompts that wait, and writes one token of every
 own search, noise, length and end, and gets the tokens that it gets alone, in any order of arrival and at any capacity.
 """
 
+import math
 from collections import deque
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from foveate.decode.choice import Choices
 from foveate.decode.request import END, Request
 from foveate.decode.search import MULTIPLY_ADDS
 from foveate.decode.stepper import Joiner, State, reordered, require_rows
-from foveate.errors import UsageError
+from foveate.errors import FoveateError, UsageError
 from foveate.search import GreedyConfig, Hypothesis, SampleConfig, require_number
 
 MEMORY = 2**30
@@ -46,6 +47,8 @@ class Written:
     token: int | None
     complete: Hypothesis | None = None
     """The whole continuation, if there is no more."""
+    problem: FoveateError | None = None
+    """Why there is none, and no token: what `decode` raises for this text alone."""
 
 
 @dataclass(eq=False)
@@ -173,7 +176,9 @@ class PromptFlight:
 
     @torch.inference_mode()
     def tick(self) -> list[Written]:
-        """Read prompts that wait, then write one token of every text in flight."""
+        """Read prompts that wait, then write one token of every text in flight. A text whose logits are not numbers, or
+        whose search excludes every token, ends with a problem.
+        """
         with machine.small_products(self.capacity * MULTIPLY_ADDS):
             self._read_on()
             self._board()
@@ -187,11 +192,14 @@ class PromptFlight:
         for place, (row, token, gain) in enumerate(zip(self._rows, *chosen, strict=True)):
             row.next, finished = token, token == row.prompt.end
             row.log_probability += gain
+            if not math.isfinite(gain):  # the others go on
+                written.append(Written(row.name, None, problem=_problem(row.log_probability)))
+                complete.add(place)
+                continue
             if not finished:
                 row.tokens.append(token)
             whole = None
             if finished or len(row.tokens) == row.allowed:
-                require_number(row.log_probability, place)
                 whole = row.hypothesis(finished=finished)
                 complete.add(place)
             written.append(Written(row.name, None if finished else token, whole))
@@ -267,3 +275,11 @@ class PromptFlight:
     def _set_choices(self) -> None:
         prompts = [row.prompt for row in self._rows]
         self._choices.set(*([getattr(each, name) for each in prompts] for name in ("config", "end", "example")))
+
+
+def _problem(log_probability: float) -> FoveateError | None:
+    try:
+        require_number(log_probability, 0)
+    except FoveateError as problem:
+        return problem
+    return None

@@ -8,7 +8,7 @@ from foveate.decode.request import Request
 from foveate.decode.seat import Seats, kernels
 from foveate.decode.stepper import State, Stepper
 from foveate.interruption import question
-from foveate.search import BeamConfig, GreedyConfig, Hypothesis
+from foveate.search import BeamConfig, GreedyConfig, Hypothesis, beam_size
 
 
 def greedy_loop(stepper: Stepper, state: State, request: Request, config: GreedyConfig) -> list[Hypothesis] | None:
@@ -28,9 +28,9 @@ def _run(
     begin_run, count = getattr(stepper, "begin_run", None), request.sentences
     if begin_run is None or not count or request.prefix is not None or config.no_repeat_ngram or kernels() is None:
         return None
-    limits = request.limits(config, stepper).tolist()
-    run = begin_run(state, max(limits))
-    if run is None or 2 * getattr(config, "beam", 1) > run.vocab:
+    limits, beam = request.limits(config, stepper).tolist(), beam_size(config)
+    run = begin_run(state, max(limits), beam)
+    if run is None or 2 * beam > run.vocab:
         return None
     seats = Seats(config, request.end, count, room=max(limits))
     penalties = [config.length_penalty if isinstance(config, BeamConfig) else None] * count

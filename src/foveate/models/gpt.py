@@ -14,12 +14,16 @@ from torch.nn.functional import linear
 from foveate.attention import Positions, causal
 from foveate.attention.check import require_positive
 from foveate.attention.mechanism import shortest
-from foveate.attention.record import is_recorded
+from foveate.attention.record import is_recorded, is_recording
 from foveate.data.batch import Batch
+from foveate.models.gpt_kernel import CausalStep
 from foveate.models.language_model import LanguageModel, start_by_length
+from foveate.models.transformer_kernel import has_methods_of
 from foveate.nn.clock import Clock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
+from foveate.nn.int8 import Int8Weight
+from foveate.nn.linear_layer import use_int8
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
@@ -31,14 +35,18 @@ from foveate.nn.past import (
     attend_to_past,
     joined,
     moved,
+    places_of,
     room_for,
     rows_of,
     selected,
+    standing,
     standing_in,
     with_room,
     without,
 )
-from foveate.nn.position_vector import LearnedConfig, PositionConfig, UnitIntervalConfig
+from foveate.nn.position_vector import LearnedConfig, PositionConfig, UnitIntervalConfig, first_vectors
+from foveate.nn.prepared.decoder_run import LARGEST, DecoderRun
+from foveate.nn.prepared.flat_step import DecoderStep
 from foveate.nn.transformer_block import BlockConfig, EncoderBlock
 
 DEVIATION = 0.02
@@ -110,6 +118,10 @@ class GPTState:
     pasts: tuple[Past, ...]
     """Per layer, keys and values of the tokens so far, with room for more; for kernel attention, their sum."""
     clock: Clock
+    whole: DecoderStep | None = None
+    """One kernel for the whole step, if it supports the model."""
+    alike: int = 1
+    """So many rows after each other have the same past."""
 
 
 @runtime_checkable
@@ -137,6 +149,7 @@ class CausalTransformer(LanguageModel[GPTState]):
         self.output_weight = None if tied else nn.Parameter(torch.empty(vocab, model_dim))
         self.blocks: nn.ModuleList
         self.norm: nn.Module
+        self._int8_output, self.int8 = Int8Weight(), False
 
     def forward(self, text: Batch) -> Float[Tensor, "tokens vocab"]:
         return self.logits(self.hidden(text))
@@ -161,7 +174,18 @@ class CausalTransformer(LanguageModel[GPTState]):
         return self.embedding.weight if self.output_weight is None else self.output_weight
 
     def logits(self, hidden: Float[Tensor, "tokens model_dim"]) -> Float[Tensor, "tokens vocab"]:
+        if self.int8 and not torch.is_grad_enabled():
+            return self._int8_output.of((self.output_table,), (None,))(hidden)
         return linear(hidden, self.output_table)
+
+    def use_int8(self, active: bool = True) -> None:
+        """Compute all products with weights in int8, except with gradients (`foveate.nn.int8`), or as before. The
+        weights stay.
+
+        Raises ValueError for a weight that is not finite.
+        """
+        use_int8(self, self.output_table, active)
+        self.int8 = active
 
     def start(self, prompt: Batch, beam: int = 1) -> GPTState:
         ids = prompt.ids
@@ -170,21 +194,33 @@ class CausalTransformer(LanguageModel[GPTState]):
         pasts: list[Past] = []
         for block in self._layers:
             x = _through(block, x, partial(attend_and_keep, block.attention, at=at, beam=beam, pasts=pasts))
-        clock = Clock.of(prompt.lengths.repeat_interleave(beam))
+        clock, whole = Clock.of(prompt.lengths.repeat_interleave(beam)), self.prepared()
         if clock.rows is None:
-            return GPTState(tuple(pasts), clock)
+            return GPTState(tuple(pasts), clock, whole, beam)
         if any(isinstance(past, Summed) for past in pasts):  # sums would contain padding
             return start_by_length(self, prompt, beam)
-        return GPTState(tuple(without(cast(Tensor, past), clock) for past in pasts), clock)
+        return GPTState(tuple(without(cast(Tensor, past), clock) for past in pasts), clock, whole, beam)
+
+    def prepared(self) -> DecoderStep | None:
+        """The kernel by which states without gradients are stepped; None where the layers themselves step."""
+        return None
 
     def step(self, state: GPTState, token: Int[Tensor, " rows"]) -> tuple[GPTState, Float[Tensor, "rows vocab"]]:
         clock = state.clock
-        x = self._embed(token, clock.of_rows(len(token), token.device))
         before, pasts = [with_room(past, clock) for past in state.pasts], list[Past]()
+        if state.whole is not None and len(token) and not torch.is_grad_enabled() and not self.training:
+            stored = tuple(past if places_of(past) else past.contiguous() for past in cast(list[Tensor], before))
+            return GPTState(stored, clock.ticked(), state.whole), self._step_whole(state.whole, stored, token, clock)
+        x = self._embed(token, clock.of_rows(len(token), token.device))
         look_back = partial(attend_to_past, at=standing_in(before, clock), clock=clock, pasts=pasts)
         for block, past in zip(self._layers, before, strict=True):
             x = _through(block, x, partial(look_back, block.attention, past=past))
-        return GPTState(tuple(pasts), clock.ticked()), self.logits(self.norm(x))
+        return GPTState(tuple(pasts), clock.ticked(), state.whole), self.logits(self.norm(x))
+
+    def _step_whole(
+        self, whole: DecoderStep, pasts: tuple[Tensor, ...], token: Int[Tensor, " rows"], clock: Clock
+    ) -> Float[Tensor, "rows vocab"]:
+        raise NotImplementedError
 
     def extend(self, state: GPTState, ids: Int[Tensor, "rows length"]) -> GPTState:
         if any(isinstance(past, Summed) for past in state.pasts):  # a sum contains all keys or none of these
@@ -197,10 +233,10 @@ class CausalTransformer(LanguageModel[GPTState]):
         look_back = partial(attend_further, at=standing_in(before, clock, length), clock=clock, pasts=pasts)
         for block, past in zip(self._layers, before, strict=True):
             x = _through(block, x, partial(look_back, block.attention, past=past))
-        return GPTState(tuple(pasts), clock.ticked(length))
+        return GPTState(tuple(pasts), clock.ticked(length), state.whole)
 
     def select(self, state: GPTState, rows: Int[Tensor, " new_rows"]) -> GPTState:
-        return GPTState(tuple(selected(past, rows) for past in state.pasts), state.clock.select(rows))
+        return GPTState(tuple(selected(past, rows) for past in state.pasts), state.clock.select(rows), state.whole)
 
     def reorder(self, state: GPTState, rows: Int[Tensor, " new_rows"]) -> GPTState:
         """`select`, which uses the state up. Rows that keep their places are not copied."""
@@ -208,13 +244,13 @@ class CausalTransformer(LanguageModel[GPTState]):
         if any(map(is_recorded, sites)):  # a record keeps the keys of a state, which must not change
             return self.select(state, rows)
         order = rows.tolist()
-        return GPTState(tuple(moved(past, order) for past in state.pasts), state.clock.select(rows))
+        return GPTState(tuple(moved(past, order) for past in state.pasts), state.clock.select(rows), state.whole)
 
     def join(self, state: GPTState, later: GPTState) -> GPTState:
         counts = (rows_of(state.pasts[0]), rows_of(later.pasts[0]))
         clock = state.clock.joined(later.clock, counts, self.embedding.weight.device)
         pairs = zip(state.pasts, later.pasts, strict=True)
-        return GPTState(tuple(joined(*pair, clock.latest) for pair in pairs), clock)
+        return GPTState(tuple(joined(*pair, clock.latest) for pair in pairs), clock, state.whole)
 
     @property
     def position_bytes(self) -> int:
@@ -258,10 +294,41 @@ class GPT(CausalTransformer):
         self.max_length = shortest(self.position, *self.blocks)
         self.norm = nn.LayerNorm(model_dim) if block.norm == "pre" else nn.Identity()
         self._begin(*self.position.parameters())
+        self._kernel = CausalStep(GPT)
 
     def _embed(self, ids: Int[Tensor, "*shape"], place: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape model_dim"]:
         x = self.embedding(ids)
         return dropout(x + self.position(place).to(x.dtype), self.dropout, self.training)
+
+    def step_refusal(self) -> str:
+        """Why the layers themselves step and not one kernel; empty where the kernel does, in inference."""
+        return self._kernel.refusal(self)
+
+    def prepared(self) -> DecoderStep | None:
+        return None if torch.is_grad_enabled() or self.training else self._kernel.of(self)
+
+    def _step_whole(
+        self, whole: DecoderStep, pasts: tuple[Tensor, ...], token: Int[Tensor, " rows"], clock: Clock
+    ) -> Float[Tensor, "rows vocab"]:
+        position = self.position(clock.of_sentences(1)).to(whole.dtype)
+        watched_at = (standing(pasts[0], clock),) if is_recording() else None
+        return whole(token, position, pasts, clock=clock, watched_at=watched_at)
+
+    def begin_run(self, state: GPTState, longest: int, beam: int) -> DecoderRun | None:
+        """The steps after a state from `start` as C functions, for up to `longest` tokens; None where only `step` knows
+        them.
+        """
+        whole, latest, rows = state.whole, state.clock.latest, rows_of(state.pasts[0])
+        own = has_methods_of(GPT, self, "step")
+        if whole is None or not own or torch.is_grad_enabled() or self.training or is_recording():
+            return None
+        room = latest + longest
+        if state.alike % beam or room > (self.max_length or room) or DecoderRun.bytes(whole, rows, room) > LARGEST:
+            return None
+        positions = partial(first_vectors, self.position, self.max_length)
+        run = DecoderRun(whole, positions, (), beam, room, places=rows // beam)
+        run.go_on(cast(tuple[Tensor, ...], state.pasts), state.clock)
+        return run
 
 
 def _through(block: CausalBlock, x: Tensor, look_back: Callable[[Tensor], Tensor]) -> Tensor:

@@ -31,7 +31,7 @@ from foveate.nn.clock import Clock
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.int8 import Int8Weight
-from foveate.nn.linear_layer import Linear, PackedWeight, may_pack, packed_product
+from foveate.nn.linear_layer import PackedWeight, may_pack, packed_product, use_int8
 from foveate.nn.loss import projected_cross_entropy
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
@@ -44,14 +44,13 @@ from foveate.nn.past import (
     standing_in,
     with_room,
 )
-from foveate.nn.position_vector import PositionConfig, SinusoidalConfig, UnitInterval
+from foveate.nn.position_vector import PositionConfig, SinusoidalConfig, UnitInterval, first_vectors
 from foveate.nn.prepared.decoder_run import LARGEST, DecoderRun, SlotRun
 from foveate.nn.prepared.flat_block import FlatBlock, FlatBlocks, Sight
 from foveate.nn.prepared.flat_encoder import EncoderPass
 from foveate.nn.prepared.flat_step import DecoderStep
 from foveate.nn.ran import RANConfig, RANEncoder
 from foveate.nn.transformer_block import BlockConfig, DecoderBlock, EncodedTokens, EncoderBlock
-from foveate.storage.rounded_weight import require_finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,11 +209,7 @@ class Transformer(Seq2Seq[TransformerState]):
 
         Raises ValueError for a weight that is not finite.
         """
-        layers = {name: layer for name, layer in self.named_modules() if isinstance(layer, Linear)}
-        if active:
-            require_finite({name: layer.weight for name, layer in layers.items()} | {"output": self.output_table})
-        for layer in layers.values():
-            layer.int8 = active
+        use_int8(self, self.output_table, active)
         self.int8 = active
 
     def prepared(self) -> Prepared:
@@ -282,18 +277,18 @@ class Transformer(Seq2Seq[TransformerState]):
             x = _step_block(block, x, partial(look_back, block.attention, past=past), memory, memory_at)
         return tuple(pasts), x
 
-    def begin_run(self, state: TransformerState, longest: int) -> DecoderRun | None:
+    def begin_run(self, state: TransformerState, longest: int, beam: int) -> DecoderRun | None:
         """The steps after a state from `start` as C functions, for up to `longest` tokens; None where only `step` knows
         them.
         """
         whole, clock = state.whole, state.clock
         own = has_methods_of(Transformer, self, "step")
-        fresh = state.slots is None and clock.rows is None and clock.latest == 0
+        fresh = state.slots is None and clock.rows is None and clock.latest == 0 and state.beam == beam
         if whole is None or not own or not fresh or torch.is_grad_enabled() or self.training or is_recording():
             return None
         if DecoderRun.bytes(whole, len(state.memory_lengths) * state.beam, longest) > LARGEST:
             return None
-        positions = partial(_first, self.target_position, self.max_length)
+        positions = partial(first_vectors, self.target_position, self.max_length)
         run = DecoderRun(whole, positions, state.memory, state.beam, longest)
         run.join(torch.arange(len(state.memory_lengths)), state.memory_lengths)
         return run
@@ -310,7 +305,9 @@ class Transformer(Seq2Seq[TransformerState]):
             return None
         if earlier is not None and earlier.serves(whole, encoding, embedding):
             return earlier
-        source, target = (partial(_first, each, self.max_length) for each in (self.position, self.target_position))
+        source, target = (
+            partial(first_vectors, each, self.max_length) for each in (self.position, self.target_position)
+        )
         scale = math.sqrt(self.model_dim)
         return SlotRun(whole, encoding, embedding, scale, (source, target), places=places, beam=beam)
 
@@ -344,12 +341,6 @@ class Transformer(Seq2Seq[TransformerState]):
         x = embed(embedding, values, places) * math.sqrt(self.model_dim)
         x = x + position(place, lengths).to(x.dtype)
         return dropout(x, self.dropout, self.training)
-
-
-def _first(position: nn.Module, most: int | None, count: int) -> Float[Tensor, "at_most_count model_dim"]:
-    """The vectors of the first positions, of those that a model has."""
-    vectors: Tensor = position(torch.arange(min(count, most or count)))
-    return vectors
 
 
 def _standing(state: TransformerState, clock: Clock) -> tuple[Positions, Positions]:

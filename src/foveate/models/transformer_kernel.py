@@ -46,8 +46,8 @@ class WholeStep:
         weights = model.target_embedding.weight, model.output_table
         return (
             has_methods_of(self._definition, model, "_embed", "logits")
-            and _is_plain_embedding(model.target_embedding)
-            and _is_plain_norm(model.decoder_norm)
+            and is_plain_embedding(model.target_embedding)
+            and is_plain_norm(model.decoder_norm)
             and not any(weight.is_inference() for weight in weights)
         )
 
@@ -74,7 +74,7 @@ class Encoding:
             self._pass = None
             flat = [] if isinstance(encoder, RANEncoder) else list(map(FlatEncoderBlock.of, encoder))
             blocks = [block for block in flat if block is not None]
-            usual = has_methods_of(self._definition, model, "encode") and _is_plain_norm(norm)
+            usual = has_methods_of(self._definition, model, "encode") and is_plain_norm(norm)
             decoder = tuple(model.decoder)
             if usual and len(blocks) == len(flat) and not EncoderPass.refuses(blocks, decoder, whole):
                 last = norm if isinstance(norm, nn.LayerNorm) else None
@@ -97,14 +97,15 @@ def has_methods_of(definition: type[nn.Module], model: nn.Module, *names: str) -
 def reads_as_defined(definition: type[nn.Module], model: Any) -> bool:
     """Whether the encoder's input is that of the class: embeddings of tokens at positions that no length changes."""
     own = has_methods_of(definition, model, "step", "start", "_embed", "_embedded")
-    return own and _is_plain_embedding(model.source_embedding) and not isinstance(model.position, UnitInterval)
+    return own and is_plain_embedding(model.source_embedding) and not isinstance(model.position, UnitInterval)
 
 
-def _is_plain_embedding(embedding: Any) -> bool:
+def is_plain_embedding(embedding: Any) -> bool:
     """Whether a layer looks vectors up and does nothing else."""
     return is_plain(embedding, nn.Embedding) and embedding.max_norm is None
 
 
-def _is_plain_norm(norm: Any) -> bool:
+def is_plain_norm(norm: Any) -> bool:
+    """Whether a layer norm, or what stands for none, does nothing else."""
     usual = is_plain(norm, nn.LayerNorm) and None not in (norm.weight, norm.bias)
     return usual or is_plain(norm, nn.Identity)

@@ -13,6 +13,7 @@ from foveate import machine
 from foveate.nn import bfloat16
 from foveate.nn.int8 import Int8Weight
 from foveate.nn.origin import Origin
+from foveate.storage.rounded_weight import require_finite
 
 
 class PackedWeight:
@@ -53,6 +54,19 @@ class Linear(nn.Linear):
             _require_width(x, self.weight)
             return packed_product(x, self._packed.of(self.weight), self.bias)
         return linear(x, self.weight, self.bias)
+
+
+def use_int8(model: nn.Module, output: Float[Tensor, "outputs inputs"], active: bool) -> None:
+    """Compute the products of a model's layers with weights in int8, except with gradients, or as before. `output` is
+    its output matrix, which no layer has.
+
+    Raises ValueError for a weight that is not finite.
+    """
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, Linear)}
+    if active:
+        require_finite({name: layer.weight for name, layer in layers.items()} | {"output": output})
+    for layer in layers.values():
+        layer.int8 = active
 
 
 def linear(

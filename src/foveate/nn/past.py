@@ -95,6 +95,15 @@ def rows_of(past: Past) -> int:
     return len(past.total.total) if isinstance(past, Summed) else past.shape[1]
 
 
+def places_of(past: Stored) -> int:
+    """The number of rows for which there is memory: joined pasts have some to spare. 0 if rows do not follow each
+    other.
+    """
+    _, _, heads, room, dim = past.shape
+    dense = past.stride()[1:] == (heads * room * dim, room * dim, dim, 1)
+    return past.stride(0) // past.stride(1) if dense else 0
+
+
 def joined(past: Past, later: Past, latest: int) -> Past:
     """The rows of both pasts, with room for `latest` positions. This uses up the first one: it may keep its memory,
     with places for rows that come later.
@@ -236,7 +245,7 @@ def _with_room(past: Stored, time: int) -> Stored:
 def _joined(past: Stored, later: Stored, latest: int) -> Stored:
     room, rows = latest + -latest % ROOM_STEP, past.shape[1]
     total, used = rows + later.shape[1], min(later.shape[3], room)
-    if _places(past) < total or not room <= past.shape[3] <= 2 * room:
+    if places_of(past) < total or not room <= past.shape[3] <= 2 * room:
         shape = (2, max(2 * rows, total), past.shape[2], room, past.shape[4])
         larger, length = past.new_empty(shape)[:, :rows], min(past.shape[3], room)
         larger[:, :, :, :length], larger[:, :, :, length:] = past[:, :, :, :length], 0.0
@@ -244,13 +253,6 @@ def _joined(past: Stored, later: Stored, latest: int) -> Stored:
     both = past.as_strided((2, total, *past.shape[2:]), past.stride(), past.storage_offset())
     both[:, rows:, :, :used], both[:, rows:, :, used:] = later[:, :, :, :used], 0.0
     return both
-
-
-def _places(past: Stored) -> int:
-    """The number of rows for which there is memory: joined pasts have some to spare."""
-    _, _, heads, room, dim = past.shape
-    dense = past.stride()[1:] == (heads * room * dim, room * dim, dim, 1)
-    return past.stride(0) // past.stride(1) if dense else 0
 
 
 def _widened(past: Stored, places: int) -> Stored:

@@ -245,6 +245,12 @@ class RNNMade(NoPosition):
         return torch.stack(states)[position + 1]
 
 
+def first_vectors(position: nn.Module, most: int | None, count: int) -> Float[Tensor, "at_most_count model_dim"]:
+    """The vectors of the first positions, of those that a model has."""
+    vectors: Tensor = position(torch.arange(min(count, most or count)))
+    return vectors
+
+
 @dataclass(frozen=True, kw_only=True)
 class SinusoidalConfig:
     """Fixed sine and cosine waves; any length."""

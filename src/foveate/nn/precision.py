@@ -29,7 +29,9 @@ def set_precision(model: nn.Module, precision: str) -> None:
     use_int8 = getattr(model, "use_int8", None)
     if use_int8 is None:
         kind = type(model).__name__
-        raise UsageError(f"int8 is for Transformers that translate, not for {kind}. Choose float32 or bfloat16.")
+        raise UsageError(
+            f"int8 is for Transformers that translate or continue texts, not for {kind}. Choose float32 or bfloat16."
+        )
     try:
         use_int8()
     except ValueError as error:

@@ -132,7 +132,7 @@ def precision_argument(parser: argparse.ArgumentParser) -> None:
         choices=["float32", "bfloat16", "int8"],
         default="float32",
         help="bfloat16: half the memory for weights, faster on machines that support it, slightly less exact scores; "
-        "int8, for Transformers that translate: faster still, less exact",
+        "int8, for Transformers that translate or continue texts: faster still, less exact",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
-from foveate.errors import DataError, UsageError
+from foveate.errors import DataError, FoveateError, UsageError
 from foveate.inspect import Trace
 from foveate.inspect.trace.html import standalone
 from foveate.inspect.view import alignment
@@ -63,8 +63,10 @@ class InFlight(Protocol):
         """Forget the texts of a question, wherever they are. Unknown numbers are ignored."""
         ...
 
-    def tick(self) -> list[tuple[int, list[Answered]]]:
-        """Go one token further. Returns the questions whose texts are complete, with their answers."""
+    def tick(self) -> Sequence[tuple[int, list[Answered] | FoveateError]]:
+        """Go one token further. Returns the questions whose texts are complete, with their answers, and those that have
+        failed, with the reason.
+        """
         ...
 
 

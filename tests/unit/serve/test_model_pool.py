@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from foveate.errors import SetupError
+from foveate.errors import DataError, FoveateError, SetupError
 from foveate.interruption import ask
 from foveate.serve.service import desk as desks
 from foveate.serve.service import model_pool
@@ -126,12 +126,16 @@ class LetterFlight(LoudFlight):
     def drop(self, number: int) -> None:
         self.dropped.append(self.letters.pop(number)[0])
 
-    def tick(self) -> list[tuple[int, list[Answered]]]:
+    def tick(self) -> list[tuple[int, list[Answered] | FoveateError]]:
         time.sleep(0.01)
-        complete = []
+        complete = list[tuple[int, list[Answered] | FoveateError]]()
         for number, (text, times, tell) in list(self.letters.items()):
             if self.fails and times < 5:
                 raise ValueError
+            if text == "damaged" and times < 5:
+                complete.append((number, DataError("This text fails.")))
+                del self.letters[number]
+                continue
             if tell is not None:
                 tell(text)
             self.letters[number] = text, times - 1, tell
@@ -390,6 +394,22 @@ def test_a_stream_in_flight_that_fails_does_not_begin_again(threads: Threads) ->
         assert process.flights["loud"] is not flight
         assert not process.streams
         assert await Client().ask(desk, "b") == ["B"]
+
+    run(threads, test)
+
+
+def test_a_stream_in_flight_that_fails_by_itself_ends_alone(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        (process,), (model,) = threads.processes, threads.models
+        flight = process.flights["loud"] = LetterFlight(model)
+        good = desk.parts(Client().request(), CARD, ["a"], {"times": 60}, "stream")
+        assert (await anext(good)).text == "a"  # type: ignore[union-attr]
+        bad = desk.parts(Client().request(), CARD, ["damaged"], {"times": 8}, "stream")
+        with pytest.raises(RefusedError, match=r"This text fails\.") as refusal:
+            [part async for part in bad]
+        assert refusal.value.status == 422
+        assert [part.text async for part in good if isinstance(part, Part)] == ["a"] * 59
+        assert process.flights["loud"] is flight
 
     run(threads, test)
 

@@ -2,11 +2,12 @@
 
 import random
 from collections.abc import Iterator
-from copy import copy
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from foveate.decode import BeamConfig, GreedyConfig
 from foveate.errors import DataError, UsageError
@@ -213,6 +214,31 @@ def test_continuations_in_flight_are_those_of_the_model_alone(writer: ServedGene
             assert answer.value["finished"] == bool(places)
         if len(texts) == 1:
             assert "".join(parts[number]) == answers[number][0].value["text"]
+
+
+def test_numbers_that_are_none_refuse_their_own_question_and_no_other(writer: ServedGenerator) -> None:
+    reader = deepcopy(writer.reader)
+    own = ServedGenerator(reader)
+    damaged = reader.ids("Q")[-1]  # unknown, and never written
+    settings = {"max_tokens": 9, "temperature": 0}
+    with torch.no_grad():
+        reader.model.embedding.register_forward_hook(  # type: ignore[operator, union-attr]
+            lambda module, inputs, output: output.masked_fill((inputs[0] == damaged)[..., None], torch.nan)
+        )
+    flight, parts = own.flight(), list[str]()
+    flight.admit(1, ["ab", "ba"], settings)
+    flight.admit(2, ["ba", "aQ"], settings)
+    flight.admit(3, ["a"], settings, parts.append)
+    answers = dict[int, Any]()
+    while flight.busy:
+        answers |= dict(flight.tick())
+    assert isinstance(answers[2], DataError)
+    assert "not numbers" in str(answers[2])
+    assert answers[1] == writer.answer(["ab", "ba"], settings)
+    assert answers[3] == writer.answer(["a"], settings)
+    assert "".join(parts) == answers[3][0].value["text"]
+    with pytest.raises(DataError, match="not numbers"):
+        own.answer(["ab", "aQ"], settings)
 
 
 def test_continuations_that_are_refused_or_dropped_leave_nothing_behind(writer: ServedGenerator) -> None:

@@ -10,9 +10,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate import native
+from foveate.nn.clock import Clock
 from foveate.nn.multihead import KeyValue
+from foveate.nn.past import Stored
 from foveate.nn.prepared.flat_encoder import EncoderPass
-from foveate.nn.prepared.flat_step import LANES, DecoderStep, LayerCache, RowPlaces
+from foveate.nn.prepared.flat_step import LANES, DecoderStep, RowPlaces, layer_caches
 
 LARGEST = 2**28
 """The most bytes of caches that are allotted at once; with more, caches should grow step by step."""
@@ -51,7 +53,8 @@ class DecoderRun:
         places: int | None = None,
     ) -> None:
         """`positions` are added to the embeddings. The memory has a place for every sentence or, with `places`, cells
-        in which the sources of that many sentences stand side by side. There is room for hypotheses of `room` tokens.
+        in which the sources of that many sentences stand side by side; it is empty without cross-attention. There is
+        room for hypotheses of `room` tokens.
         """
         self.vocab, self.beam, self.memory, self.room = step.vocab, beam, tuple(memory), 0
         self._step, self._positions, self._run = step, positions, _Run()
@@ -78,13 +81,24 @@ class DecoderRun:
             ctypes.byref(self._run), *map(native.address, (places, places, lengths)), ctypes.c_int64(len(places))
         )
 
+    def go_on(self, pasts: Sequence[Stored], clock: Clock) -> None:
+        """Begin all sentences after prompts that were read. The rows of a sentence share the past of the first one."""
+        count = torch.arange(len(self._of_sentences))
+        self.join(count, torch.zeros_like(count))
+        self._times.copy_(clock.of_rows(len(self._times)))
+        used = clock.latest
+        for cache, past in zip(self._cache, pasts, strict=True):
+            cache[:, :: self.beam, :, :used] = past[:, :: self.beam, :, :used]
+        for table in self._tables[:1]:
+            table[:, :used] = torch.arange(len(table))[:, None] // self.beam * self.beam
+
     def _allot(self, room: int) -> None:
         """Make room for this many tokens, and tell the kernel where everything stands."""
         step, run, before, rows = self._step, self._run, self.room, len(self._of_rows)
         used = self._of_rows[: run.rows.count]
         heads, self.room = step.decoder.heads, -(-room // LANES) * LANES
         shape = (2, rows, heads, self.room, step.width // heads)
-        cache = [torch.empty(shape, dtype=step.dtype) for _ in self.memory]
+        cache = [torch.empty(shape, dtype=step.dtype) for _ in step.blocks]
         tables = [torch.empty(rows, self.room, dtype=torch.int32) for _ in range(2)] if self.beam > 1 else []
         for new, old in zip(cache, self._cache, strict=False):
             new[:, used, :, :before] = old[:, used]
@@ -97,12 +111,7 @@ class DecoderRun:
     def _point(self) -> None:
         """Tell the kernel where everything stands."""
         step, run, rows = self._step, self._run, len(self._of_rows)
-        layers = (LayerCache * len(self._cache))(
-            *(
-                LayerCache(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr())
-                for past, each in zip(self._cache, self.memory, strict=True)
-            )
-        )
+        layers = layer_caches(self._cache, self.memory)
         sizes = step.sizes(rows)
         buffers = [torch.empty(size, dtype=kind) for size, kind in sizes.values()]
         positions = self._positions(self.room).to(step.dtype).contiguous()
@@ -114,7 +123,8 @@ class DecoderRun:
         )
         addresses = (part.data_ptr() for part in (positions, standing, *buffers))
         whole = (ctypes.addressof(step.decoder), ctypes.addressof(layers))
-        new = _Run(*whole, places, *addresses, spare, torch.get_num_threads(), len(self.memory[0].key))
+        cells = len(self.memory[0].key) if self.memory else 0
+        new = _Run(*whole, places, *addresses, spare, torch.get_num_threads(), cells)
         ctypes.memmove(self.address, ctypes.addressof(new), ctypes.sizeof(new))
         self._alive: list[Any] = [layers, buffers, positions, standing]
 

@@ -90,7 +90,7 @@ struct Norm {
 };
 
 struct Layer {
-    Product joined, output, cross_query, cross_output, expand, contract;
+    Product joined, output, cross_query, cross_output, expand, contract;  // no weights: no cross-attention
     Norm norms[3];
     double scales[2];
 };
@@ -106,10 +106,10 @@ struct Decoder {
 
 struct Kept {
     void* cache;  // [2, places of rows, heads, room, dim]
-    const void *key, *value;  // [places of sentences, heads, room, dim]
+    const void *key, *value;  // [places of sentences, heads, room, dim], for cross-attention
 };
 
-// Where rows stand in time and in the caches. Each pointer but `lengths` may be null.
+// Where rows stand in time and in the caches. Each pointer may be null, `lengths` without cross-attention.
 struct Rows {
     int64_t count, beam, latest;
     const int64_t *times, *lengths;  // of each row, by default `latest`; of each sentence's source
@@ -193,14 +193,16 @@ static int64_t logits_after(
         multiply_(layer.output, context, rows, x, true, NONE, threads);
         after(layer.norms[0]);
 
-        multiply_(layer.cross_query, before(layer.norms[1]), rows, queries + size, false, NONE, threads);
-        attention(
-            {queries + size, false, width, kept->key, kept->value, half, rows, r.beam, d.heads, dim, r.memory_room, 0,
-             r.lengths, r.of_sentences, nullptr, (float)layer.scales[1], context, false},
-            threads
-        );
-        multiply_(layer.cross_output, context, rows, x, true, NONE, threads);
-        after(layer.norms[1]);
+        if (layer.cross_query.weight) {
+            multiply_(layer.cross_query, before(layer.norms[1]), rows, queries + size, false, NONE, threads);
+            attention(
+                {queries + size, false, width, kept->key, kept->value, half, rows, r.beam, d.heads, dim, r.memory_room, 0,
+                 r.lengths, r.of_sentences, nullptr, (float)layer.scales[1], context, false},
+                threads
+            );
+            multiply_(layer.cross_output, context, rows, x, true, NONE, threads);
+            after(layer.norms[1]);
+        }
 
         multiply_(layer.expand, before(layer.norms[2]), rows, rest, false, d.activation, threads);
         multiply_(layer.contract, rest, rows, x, true, NONE, threads);

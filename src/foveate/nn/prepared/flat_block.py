@@ -27,7 +27,7 @@ from foveate.nn.linear_layer import Linear, may_pack, packed_product, packed_pro
 from foveate.nn.multihead import KeyValue, MultiHeadAttention
 from foveate.nn.origin import Origin, is_plain
 from foveate.nn.past import write
-from foveate.nn.transformer_block import DecoderBlock, Residual
+from foveate.nn.transformer_block import DecoderBlock, EncoderBlock, Residual
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +156,48 @@ class FlatBlock:
     def _norm(self, x: Tensor, place: int) -> Tensor:
         norm = self.norms[place]
         return torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatEncoderBlock:
+    """The prepared weights of one block without cross-attention."""
+
+    joined: Product
+    output: Product
+    expand: Product
+    contract: Product
+    norms: tuple[nn.LayerNorm, nn.LayerNorm]
+    norm_first: bool
+    activation: Activation
+    heads: int
+    scale: float
+    site: Attention
+    """The attention, for recordings."""
+
+    @classmethod
+    def of(cls, block: nn.Module, rule: Visibility | None = None) -> "FlatEncoderBlock | None":
+        """The flat form of a block with this rule, by default `padding()`; None if only the block itself can compute
+        its result.
+        """
+        if not isinstance(block, EncoderBlock) or not is_plain(block, EncoderBlock):
+            return None
+        attention, residuals = block.attention, (block.attention_residual, block.feedforward_residual)
+        if not are_usual(residuals, [(attention, padding() if rule is None else rule)], block.feedforward):
+            return None
+        site = attention.attention
+        assert isinstance(site, Attention)
+        return cls(
+            joined=Product.of(attention.query, attention.key, attention.value),
+            output=Product.of(attention.output),
+            expand=Product.of(block.feedforward.expand),
+            contract=Product.of(block.feedforward.contract),
+            norms=tuple(residual.norm for residual in residuals),  # type: ignore[arg-type]
+            norm_first=residuals[0].place == "pre",
+            activation=block.feedforward.activation,
+            heads=attention.num_heads,
+            scale=dot_factor(site.score, attention.head_dim) or 0.0,
+            site=site,
+        )
 
 
 class FlatBlocks:

@@ -7,25 +7,21 @@ on the others, to the bit.
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate import native
-from foveate.attention import Attention, Positions, padding
+from foveate.attention import Positions
 from foveate.attention.record import note
-from foveate.attention.score import dot_factor
-from foveate.nn.feedforward import Activation
 from foveate.nn.int8 import ProductPanels
 from foveate.nn.multihead import KeyValue
-from foveate.nn.origin import is_plain
 from foveate.nn.packing import Packing
-from foveate.nn.prepared.flat_block import Product, are_usual
+from foveate.nn.prepared.flat_block import FlatEncoderBlock, Product
 from foveate.nn.prepared.flat_step import COMPILED, LANES, DecoderStep
 from foveate.nn.prepared.kernel_weight import KernelWeights, Norm
-from foveate.nn.transformer_block import DecoderBlock, EncoderBlock
+from foveate.nn.transformer_block import DecoderBlock
 
 
 class _Layer(ctypes.Structure):
@@ -44,46 +40,6 @@ class _Encoder(ctypes.Structure):
         ("memories", ctypes.POINTER(ProductPanels)),
         ("num_memories", ctypes.c_int64),
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class FlatEncoderBlock:
-    """The weights of one encoder block."""
-
-    joined: Product
-    output: Product
-    expand: Product
-    contract: Product
-    norms: tuple[nn.LayerNorm, nn.LayerNorm]
-    norm_first: bool
-    activation: Activation
-    heads: int
-    scale: float
-    site: Attention
-    """The attention, for recordings."""
-
-    @classmethod
-    def of(cls, block: nn.Module) -> "FlatEncoderBlock | None":
-        """The flat form of a block; None if only the block itself can compute its result."""
-        if not isinstance(block, EncoderBlock) or not is_plain(block, EncoderBlock):
-            return None
-        attention, residuals = block.attention, (block.attention_residual, block.feedforward_residual)
-        if not are_usual(residuals, [(attention, padding())], block.feedforward):
-            return None
-        site = attention.attention
-        assert isinstance(site, Attention)
-        return cls(
-            joined=Product.of(attention.query, attention.key, attention.value),
-            output=Product.of(attention.output),
-            expand=Product.of(block.feedforward.expand),
-            contract=Product.of(block.feedforward.contract),
-            norms=tuple(residual.norm for residual in residuals),  # type: ignore[arg-type]
-            norm_first=residuals[0].place == "pre",
-            activation=block.feedforward.activation,
-            heads=attention.num_heads,
-            scale=dot_factor(site.score, attention.head_dim) or 0.0,
-            site=site,
-        )
 
 
 class EncoderPass(KernelWeights):
@@ -124,8 +80,6 @@ class EncoderPass(KernelWeights):
         """Why the kernel cannot compute these blocks for a decoder of that step; empty if it can."""
         if not blocks:
             return "the encoder has no blocks"
-        if blocks[0].activation not in COMPILED:
-            return f"the kernel does not support the activation {blocks[0].activation}"
         if len({(block.heads, block.norm_first, block.activation) for block in blocks}) > 1:
             return "blocks differ in their heads, norms or activations"
         heads = {blocks[0].heads} | {block.cross_attention.num_heads for block in decoder}

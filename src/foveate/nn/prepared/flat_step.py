@@ -7,6 +7,7 @@ result does not depend on the other rows, to the bit.
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -18,12 +19,13 @@ from foveate.attention.record import note
 from foveate.nn.clock import Clock
 from foveate.nn.int8 import Int8Product, ProductPanels
 from foveate.nn.multihead import KeyValue
-from foveate.nn.prepared.flat_block import FlatBlock, Product, kernels
+from foveate.nn.past import places_of
+from foveate.nn.prepared.flat_block import FlatBlock, FlatEncoderBlock, Product, kernels
 from foveate.nn.prepared.kernel_weight import KernelWeights, Norm
 from foveate.nn.prepared.slot import Slots
 
 LANES = 16
-COMPILED = ("relu", "gelu", "silu")
+COMPILED = ("relu", "gelu", "silu", "gelu_tanh")
 """The activations of the kernel, numbered from 1."""
 
 
@@ -47,7 +49,7 @@ class _Decoder(ctypes.Structure):
 
 
 class LayerCache(ctypes.Structure):
-    """The past of a layer and its memory."""
+    """The past of a layer and, with cross-attention, its memory."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("cache", "key", "value")]
 
@@ -68,7 +70,7 @@ class DecoderStep(KernelWeights):
 
     def __init__(
         self,
-        blocks: tuple[FlatBlock, ...],
+        blocks: tuple[FlatBlock, ...] | tuple[FlatEncoderBlock, ...],
         embedding: Float[Tensor, "vocab model_dim"],
         scale: float,
         norm: nn.LayerNorm | None,
@@ -99,14 +101,12 @@ class DecoderStep(KernelWeights):
         self._alive.append(layers)
 
     @staticmethod
-    def refuses(blocks: Sequence[FlatBlock], embedding: Tensor, output: Tensor) -> str:
+    def refuses(blocks: Sequence[FlatBlock | FlatEncoderBlock], embedding: Tensor, output: Tensor) -> str:
         """Why the kernel cannot compute these blocks; empty if it can."""
         if kernels() is None:
             return "the kernel is not compiled"
         if embedding.device.type != "cpu" or embedding.dtype not in (torch.float32, torch.bfloat16):
             return f"weights are {embedding.dtype} on {embedding.device.type}, not float32 or bfloat16 on a CPU"
-        if blocks[0].activation not in COMPILED:
-            return f"the kernel does not support the activation {blocks[0].activation}"
         if len({(block.heads, block.norm_first, block.activation) for block in blocks}) > 1:
             return "blocks differ in their heads, norms or activations"
         products = [part.plain for block in blocks for part in vars(block).values() if isinstance(part, Product)]
@@ -125,34 +125,34 @@ class DecoderStep(KernelWeights):
         token: Int[Tensor, " rows"],
         position: Float[Tensor, "#rows model_dim"],
         cache: Sequence[Float[Tensor, "2 places heads room head_dim"]],
-        memory: Sequence[KeyValue],
-        lengths: Int[Tensor, " sentences"],
+        memory: Sequence[KeyValue] = (),
+        lengths: Int[Tensor, " sentences"] | None = None,
         *,
         clock: Clock,
         slots: Slots | None = None,
-        watched_at: tuple[Positions, Positions] | None = None,
+        watched_at: tuple[Positions, ...] | None = None,
     ) -> Float[Tensor, "rows vocab"]:
-        """Logits after the tokens at each row's time, whose keys and values are written into the cache. Cache and
-        memory must be contiguous, and have one place for each row and sentence unless `slots` says where these stand.
+        """Logits after the tokens at each row's time, whose keys and values are written into the cache. The memory must
+        be contiguous, and the cache but for places to spare (`places_of`); they have one place for each row and
+        sentence unless `slots` says where these stand. Without cross-attention there is no memory.
 
-        `watched_at` holds the positions of the two attentions while a recording is on.
+        `watched_at` holds the positions of the attentions while a recording is on.
         """
-        token, position, lengths = token.long().contiguous(), position.contiguous(), lengths.contiguous()
-        rows, sentences, room, memory_room = len(token), len(lengths), cache[0].shape[3], memory[0].key.shape[2]
+        token, position = token.long().contiguous(), position.contiguous()
+        lengths = None if lengths is None else lengths.contiguous()
+        rows, sentences, room = len(token), len(token if lengths is None else lengths), cache[0].shape[3]
+        memory_room = memory[0].key.shape[2] if memory else 0
         kinds = self.sizes(rows).values()
         counts, work, rounded, queries = (torch.empty(size, dtype=kind) for size, kind in kinds)
         logits = torch.empty(rows, self.vocab)
-        layers = zip(cache, memory, strict=True)
-        caches = (LayerCache * len(cache))(
-            *(LayerCache(past.data_ptr(), each.key.data_ptr(), each.value.data_ptr()) for past, each in layers)
-        )
+        caches = layer_caches(cache, memory)
         tables = (None, None, None) if slots is None else (slots.of_sentences, slots.of_rows, slots.table)
-        times, of_sentences, of_rows, table = (
-            None if part is None else part.data_ptr() for part in (clock.rows, *tables)
+        times, source_lengths, of_sentences, of_rows, table = (
+            None if part is None else part.data_ptr() for part in (clock.rows, lengths, *tables)
         )
         stand = RowPlaces(
-            *(rows, rows // sentences, clock.latest, times, lengths.data_ptr()),
-            *(cache[0].shape[1], room, memory_room, of_sentences, of_rows, table),
+            *(rows, rows // sentences, clock.latest, times, source_lengths),
+            *(places_of(cache[0]), room, memory_room, of_sentences, of_rows, table),
         )
         if not self.library.step(
             ctypes.byref(self.decoder),
@@ -186,14 +186,29 @@ class DecoderStep(KernelWeights):
         queries: Float[Tensor, "layers 2 rows heads head_dim"],
         cache: Sequence[Tensor],
         memory: Sequence[KeyValue],
-        at: tuple[Positions, Positions],
+        at: tuple[Positions, ...],
     ) -> None:
-        for block, (own, cross), past, source in zip(self.blocks, queries, cache, memory, strict=True):
-            note(block.sites[0], "self", own[:, :, None], past[0], at[0])
-            note(block.sites[1], "cross", cross.unflatten(0, (len(source.key), -1)).transpose(1, 2), source.key, at[1])
+        layers: Sequence[FlatBlock | FlatEncoderBlock] = self.blocks
+        for number, (block, (own, cross), past) in enumerate(zip(layers, queries, cache, strict=True)):
+            site = block.sites[0] if isinstance(block, FlatBlock) else block.site
+            note(site, "self", own[:, :, None], past[0], at[0])
+            if isinstance(block, FlatBlock):
+                key = memory[number].key
+                note(block.sites[1], "cross", cross.unflatten(0, (len(key), -1)).transpose(1, 2), key, at[1])
 
-    def _layer(self, block: FlatBlock) -> _Layer:
-        names = ("joined", "output", "cross_query", "cross_output", "expand", "contract")
-        products = {name: self.panels_of(getattr(block, name)) for name in names}
-        norms = (Norm * 3)(*map(self.norm_of, block.norms))
-        return _Layer(**products, norms=norms, scales=(ctypes.c_double * 2)(*block.scales))
+    def _layer(self, block: FlatBlock | FlatEncoderBlock) -> _Layer:
+        parts = {name: part for name, part in vars(block).items() if isinstance(part, Product)}
+        products = {name: self.panels_of(part) for name, part in parts.items()}
+        norms = list(map(self.norm_of, block.norms))
+        if isinstance(block, FlatEncoderBlock):
+            norms, scales = [norms[0], Norm(), norms[1]], (block.scale, 0.0)
+        else:
+            scales = block.scales
+        return _Layer(**products, norms=(Norm * 3)(*norms), scales=(ctypes.c_double * 2)(*scales))
+
+
+def layer_caches(cache: Sequence[Tensor], memory: Sequence[KeyValue]) -> Any:
+    """The places of all layers in memory, for the kernel."""
+    sources: list[Any] = [(each.key.data_ptr(), each.value.data_ptr()) for each in memory] or [()] * len(cache)
+    pairs = zip(cache, sources, strict=True)
+    return (LayerCache * len(cache))(*(LayerCache(past.data_ptr(), *source) for past, source in pairs))

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
-enum Activation : int64_t { NONE, RELU, GELU, SILU };
+enum Activation : int64_t { NONE, RELU, GELU, SILU, GELU_TANH };
 
 struct Product {
     const void* weight;  // in panels: [outputs / PANEL, inputs, PANEL], or in pairs [.., inputs / 2, PANEL, 2]
@@ -27,11 +27,14 @@ constexpr int64_t PAIR = 1;
 constexpr int64_t ROWS = 6, PANEL = VECTORS * LANES;
 constexpr int64_t AHEAD = 16384;  // bytes: weights are asked for long before, or half the time goes on waiting
 
-static inline float activated(float x, int64_t activation) {
+static inline Vec activated(Vec x, int64_t activation) {
     switch (activation) {
-        case RELU: return x < 0 ? 0 : x;
-        case GELU: return 0.5f * x * (1 + std::erf(x * 0.70710678f));
-        case SILU: return x / (1 + std::exp(-x));
+        case RELU: return at_least(x, 0);
+        case GELU:
+            for (int i = 0; i < LANES; i++) x[i] = 0.5f * x[i] * (1 + std::erf(x[i] * 0.70710678f));
+            return x;
+        case SILU: return x / (1 + exp(-x));
+        case GELU_TANH: return x / (1 + exp(x * (x * x * -0.0713548163f - 1.5957691216f)));  // 1 + tanh(u) = 2 / (1 + exp(-2u))
         default: return x;
     }
 }
@@ -102,19 +105,21 @@ static inline void finish(Vec (*sums)[VECTORS], int64_t rows, const float* bias,
                           bool add, int64_t activation) {
     for (int64_t m = 0; m < rows; m++)
         for (int64_t j = 0; j < VECTORS && j * LANES < count; j++) {
-            float found[LANES], *place = to + m * stride + j * LANES;
+            float part[LANES] = {}, *place = to + m * stride + j * LANES;
             int64_t here = count - j * LANES < LANES ? count - j * LANES : LANES;
-            if (here == LANES && activation <= RELU) {
-                Vec value = sums[m][j] + (bias ? load(bias + j * LANES) : Vec{});
-                if (activation == RELU) value = at_least(value, 0);
+            Vec value = sums[m][j];
+            if (bias && here == LANES) value += load(bias + j * LANES);
+            if (bias && here < LANES) {
+                std::copy_n(bias + j * LANES, here, part);
+                value += load(part);
+            }
+            value = activated(value, activation);
+            if (here == LANES) {
                 store(place, add ? load(place) + value : value);
                 continue;
             }
-            store(found, sums[m][j]);
-            for (int64_t i = 0; i < here; i++) {
-                float value = found[i] + (bias ? bias[j * LANES + i] : 0);
-                place[i] = add ? place[i] + value : activated(value, activation);
-            }
+            store(part, value);
+            for (int64_t i = 0; i < here; i++) place[i] = add ? place[i] + part[i] : part[i];
         }
 }
 

@@ -238,6 +238,9 @@ class ModelProcess:
         for number, answers, unknown in complete:
             question, _ = self.flying.pop(number)
             self.streams.discard(number)
+            if isinstance(answers, FoveateError):
+                self.send(Refusal(number, *_reason(answers)))
+                continue
             self._reply(question, answers, question.cost, self.seconds, unknown)
             self.seconds = 0.0
 

@@ -8,6 +8,7 @@ from foveate.data.text import require_texts
 from foveate.data.tokeniser.running_text import RunningText
 from foveate.decode import DecodeConfig, PromptFlight
 from foveate.decode.stepper import Joiner
+from foveate.errors import FoveateError
 from foveate.tasks.language_model.ending import Endings
 from foveate.tasks.language_model.use import Continuation, Generator
 from foveate.tasks.served import numbered
@@ -21,6 +22,8 @@ class Addition:
     text: str
     """All these texts together are the continuation. A character is told whole; part of an end is left out."""
     complete: Continuation | None = None
+    problem: FoveateError | None = None
+    """Why the continuation ends here and is not complete: what `generate` raises for its prompt."""
     ended: bool = False
     """Whether one of the request's ends has come, which the continuation does not contain."""
 
@@ -100,9 +103,15 @@ class ContinuationFlight:
             self._writing.pop(name, None)
 
     def tick(self) -> list[Addition]:
-        """Write one token of every text in flight. Texts with news are returned, and those that are complete."""
+        """Write one token of every text in flight. Texts with news are returned, and those that are complete or have
+        failed.
+        """
         news = []
         for written in self.flight.tick():
+            if written.problem is not None:
+                del self._writing[written.name]
+                news.append(Addition(written.name, "", problem=written.problem))
+                continue
             writing = self._writing[written.name]
             sure = "" if written.token is None else writing.running.add(written.token)
             text, ended = writing.endings.add(sure)
@@ -115,7 +124,9 @@ class ContinuationFlight:
                 whole = self.flight.end(written.name)
             if whole is not None:
                 del self._writing[written.name]
-                news.append(Addition(written.name, text, Continuation(writing.prompt, writing.text, whole), ended))
+                news.append(
+                    Addition(written.name, text, Continuation(writing.prompt, writing.text, whole), ended=ended)
+                )
             elif text:
                 news.append(Addition(written.name, text))
         return news

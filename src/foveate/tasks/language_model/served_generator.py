@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from foveate.decode import GreedyConfig, SampleConfig
-from foveate.errors import UsageError
+from foveate.errors import FoveateError, UsageError
 from foveate.interruption import ask
 from foveate.tasks.language_model.continuation_flight import Addition, ContinuationFlight
 from foveate.tasks.language_model.use import Generator
@@ -43,11 +43,12 @@ class ServedGenerator(Served):
         """The answers of a flight of its own."""
         flight = self.flight()
         flight.admit(0, texts, settings, tell)
-        complete = dict[int, list[Answered]]()
-        while flight.busy:
+        while True:
             ask()
-            complete |= flight.tick()
-        return complete[0]
+            for _, answers in flight.tick():
+                if isinstance(answers, FoveateError):
+                    raise answers
+                return answers
 
 
 class GenerationFlight:
@@ -81,16 +82,23 @@ class GenerationFlight:
         if question is not None:
             self._flight.drop([(number, place) for place in range(len(question.read))])
 
-    def tick(self) -> list[tuple[int, list[Answered]]]:
+    def tick(self) -> list[tuple[int, list[Answered] | FoveateError]]:
+        failed = list[tuple[int, list[Answered] | FoveateError]]()
         for addition in self._flight.tick():
             number, place = cast(tuple[int, int], addition.name)
+            if number not in self._questions:  # another text of it has failed in this tick
+                continue
+            if addition.problem is not None:
+                self.drop(number)
+                failed.append((number, addition.problem))
+                continue
             question = self._questions[number]
             if question.tell is not None and addition.text:
                 question.tell(addition.text)
             if addition.complete is not None:
                 question.answers[place] = _answer(addition, question.read[place])
         complete = [number for number, question in self._questions.items() if question.is_complete]
-        return [(number, self._questions.pop(number).in_order()) for number in complete]
+        return failed + [(number, self._questions.pop(number).in_order()) for number in complete]
 
 
 @dataclass

@@ -10,8 +10,9 @@ from foveate.attention import record
 from foveate.data.batch import Batch
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn import BlockConfig, LearnedConfig, SinusoidalConfig
+from foveate.nn.feedforward import ACTIVATIONS
 from foveate.nn.prepared import flat_block
-from foveate.nn.prepared.flat_step import DecoderStep
+from foveate.nn.prepared.flat_step import COMPILED, DecoderStep
 from foveate.nn.prepared.kernel_weight import panels
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [4, 4, 10, 2] * 5]
@@ -173,12 +174,5 @@ def test_what_the_kernel_cannot_step_has_a_reason(monkeypatch: pytest.MonkeyPatc
     assert "compiled" in DecoderStep.refuses(blocks, table, table)
 
 
-def test_an_activation_without_a_kernel_is_stepped_block_by_block() -> None:
-    torch.manual_seed(0)
-    block = BlockConfig(model_dim=64, num_heads=2, feedforward_dim=96, activation="gelu_tanh")
-    model = TransformerConfig(block=block, encoder_layers=1, decoder_layers=1).build(VOCAB, VOCAB).eval()
-    with torch.inference_mode():
-        state = model.start(Batch.of(SOURCES[:1]))
-        assert state.whole is None
-        _, logits = model.step(state, torch.tensor([1]))
-        torch.testing.assert_close(logits, model(Batch.of(SOURCES[:1]), Batch.of([[1, 2]])))
+def test_every_activation_is_in_the_kernel() -> None:
+    assert set(COMPILED) == set(ACTIVATIONS)
