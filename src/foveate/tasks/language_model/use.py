@@ -146,7 +146,7 @@ class Generator(Looking):
         config, end = self._ending(config, self._limit(read, config, length), lines)
         groups = decode(
             self.model,
-            self.model.start(Batch.of([read[:-1]] * count), beam_size(config)),
+            self.model.start(Batch.of([read[:-1]]), count * beam_size(config)),  # the prompt is read once
             sentences=count,
             config=config,
             begin=read[-1],
