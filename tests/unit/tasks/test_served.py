@@ -227,11 +227,12 @@ def test_numbers_that_are_none_refuse_their_own_question_and_no_other(writer: Se
         )
     flight, parts = own.flight(), list[str]()
     flight.admit(1, ["ab", "ba"], settings)
-    flight.admit(2, ["ba", "aQ"], settings)
+    flight.admit(2, ["ba", "aQ"], {**settings, "max_tokens": 60})
     flight.admit(3, ["a"], settings, parts.append)
     answers = dict[int, Any]()
     while flight.busy:
         answers |= dict(flight.tick())
+    assert not flight._flight.busy, "the other text of the question is not written either"
     assert isinstance(answers[2], DataError)
     assert "not numbers" in str(answers[2])
     assert answers[1] == writer.answer(["ab", "ba"], settings)

@@ -197,6 +197,18 @@ def test_a_changed_weight_is_seen_and_a_copy_has_its_own() -> None:
 
 
 @torch.no_grad()
+def test_rows_that_come_and_go_stay_with_the_kernel(calls: list[int]) -> None:
+    model, now = built(), torch.tensor([4, 5, 6])
+    state = model.join(model.start(Batch.of([TEXT[:5], TEXT[:3]])), model.start(Batch.of([TEXT[:9]])))
+    state, _ = model.step(model.select(state, torch.tensor([2, 0, 1])), now)
+    state, _ = model.step(model.reorder(state, torch.tensor([0, 2])), now[:2])
+    state, logits = model.step(model.extend(state, torch.tensor([[7, 8], [7, 8]])), now[:2])
+    assert calls == [3, 2, 2]
+    for row, text in enumerate(([*TEXT[:9], 4, 4, 7, 8, 4], [*TEXT[:3], 6, 5, 7, 8, 5])):
+        torch.testing.assert_close(logits[row], model(Batch.of([text]))[-1], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
 def test_a_token_that_the_model_does_not_know_is_refused() -> None:
     model = built()
     with pytest.raises(IndexError):
@@ -215,7 +227,13 @@ def test_what_the_kernel_cannot_step_has_a_reason_and_is_stepped_by_the_layers(c
     alibi = AttentionConfig(bias=AlibiConfig())
     hooked = built()
     hooked.blocks[1].feedforward.register_forward_hook(lambda module, inputs, output: 2 * output)  # type: ignore[union-attr]
+    doubled = built()
+    doubled.norm.register_forward_hook(lambda module, inputs, output: 2 * output)
+    with torch.inference_mode():
+        uncounted = built()
     models = {
+        "the last norm is of another class, or has hooks": doubled,
+        "inference tensors": uncounted,
         "float64": built(dtype=torch.float64),
         "multiples of 16": replace(config, block=replace(config.block, model_dim=40)).build(VOCAB),
         "layer 0 is not one of softmax": replace(config, block=replace(config.block, decoder_attention=alibi)).build(
