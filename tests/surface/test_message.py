@@ -19,8 +19,8 @@ from foveate.tasks.translate.task import TranslateConfig, build_model
 Refused = Callable[..., tuple[int, str]]
 TRAIN_SETTINGS = (
     "steps, max_minutes, learning_rate, schedule, weight_decay, betas, eps, clip_norm, accumulate, reduction, "
-    "sharding, precision, validate_every, save_every, keep, metric, better, patience, average, average_of, log_every, "
-    "stall_seconds, seed"
+    "sharding, precision, device, validate_every, save_every, keep, metric, better, patience, average, "
+    "average_of, log_every, stall_seconds, seed"
 )
 BEAM_SETTINGS = "max_length, min_length, no_repeat_ngram, forbid, beam, num_best, length_penalty"
 

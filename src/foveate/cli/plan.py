@@ -56,7 +56,9 @@ Nothing is trained: a few steps are measured on a random batch. With data files,
     parser.add_argument("--vocab", type=count, metavar="N", help="vocabulary size, where the tokenisers do not fix it")
     parser.add_argument("--processes", type=count, metavar="N", help="also show the time of training by N processes")
     parser.add_argument(
-        "--device", choices=DEVICES, help="with --processes: the device of each; by default the cores of this machine"
+        "--device",
+        choices=DEVICES,
+        help="with --processes: the GPU assumed for each; by default the cores of this machine",
     )
     parser.add_argument(
         "--tokens",
@@ -110,6 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
     if suggestion:
         files = files_given(arguments, name)
         lines += other_sizes(name, suggestion, config, files, arguments.set)(seconds)
+    if config.train.device not in (None, "cpu"):
+        lines.append(f"This is the time of the CPU; train.device = {config.train.device} is for the training itself.")
     print("", *lines, sep="\n")
     if arguments.processes:
         print(_world(arguments, costs, config, (name, config, planned, arguments.vocab)))

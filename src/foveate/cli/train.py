@@ -11,7 +11,14 @@ from typing import Any
 from foveate.cli.files import examples, file_arguments, files_given, named, option
 from foveate.errors import UsageError
 from foveate.tasks import TASKS
-from foveate.tasks.option import columns_argument, machine_arguments, processes_argument, size_argument
+from foveate.tasks.option import (
+    columns_argument,
+    device_argument,
+    machine_arguments,
+    processes_argument,
+    size_argument,
+    with_device,
+)
 from foveate.voice import hush, say
 
 LAUNCH = ".launch"
@@ -51,6 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     size_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="print only results and errors")
     machine_arguments(parser)
+    device_argument(parser)
     processes_argument(parser)
 
 
@@ -103,13 +111,18 @@ def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
     from foveate.storage.draft import write_file
     from foveate.storage.run import begin_run, create_run, require_new
     from foveate.train import require_measured
+    from foveate.train.accelerator import require_device
 
-    name = arguments.task
+    name, assignments = arguments.task, with_device(arguments)
+    for assignment in assignments:  # before any file is read
+        if assignment.partition("=")[0].strip() == "train.device":
+            require_device(assignment.partition("=")[2].strip().strip("\"'"), arguments.processes)
     task_of(arguments.config, name)
     task, files = TASKS[name], files_given(arguments, name)
     suggestion = suggested(name, arguments.config, files, arguments)
     base = suggestion.settings if suggestion else {}
-    config = resolve(base, arguments.config, files, arguments.set, kind=task.side.run_config)
+    config = resolve(base, arguments.config, files, assignments, kind=task.side.run_config)
+    require_device(config.train.device, arguments.processes)
     if not getattr(config.data, task.first):
         raise UsageError(
             f"data.{task.first} is missing: there is nothing to train on. Give {option(task.first)} FILE, or set it."
@@ -130,7 +143,7 @@ def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
         write_file(folder / LAUNCH, identity.encode())
     # Last: data that cannot be used leave nothing to resume.
     create_run(folder, name, to_dict(config), prepared.digests)
-    others = other_sizes(name, suggestion, config, files, arguments.set) if suggestion else None
+    others = other_sizes(name, suggestion, config, files, assignments) if suggestion else None
     return Begun(prepared, config, others)
 
 

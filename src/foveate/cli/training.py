@@ -16,6 +16,7 @@ from foveate.tasks import TASKS
 from foveate.tasks.run_plan import MINUTES, Suggestion
 from foveate.tasks.side import written
 from foveate.train import Outcome, TrainConfig, fit, step_seconds, total_seconds, watch
+from foveate.train.accelerator import chosen_device, described
 from foveate.train.world import ALONE, World
 from foveate.voice import say, tell
 
@@ -45,6 +46,9 @@ def train(
     say(f"{type(task.model).__name__} with {task.model.parameter_count():,} parameters; {side.size(task)}.")
     for sentence in () if quiet or world.size > 1 else outlook(task, config.train, done, others, used=used):
         say(sentence)
+    if device := chosen_device(config.train.device):
+        others_too = " Each process has one of its own." if world.size > 1 and device.type == "cuda" else ""
+        say(f"Trains on {described(device)}.{others_too}")
     progress = watch(sys.stderr if world.is_first else io.StringIO(), quiet=quiet or not world.is_first)
     finished = is_finished(folder)
     outcome = fit(

@@ -11,6 +11,7 @@ from torch import Tensor
 from foveate.data.batch import Batch
 from foveate.data.store import TokenStore
 from foveate.data.tokeniser import BOS, EOS, UNKNOWN, Tokeniser, WordTokeniser
+from foveate.nn.transfer import moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,7 @@ class WordBatch:
         >>> text.ids.tolist(), first.tolist()
         ([[1, 7, 8, 9, 7, 8, 2], [1, 9, 2, 0, 0, 0, 0]], [1, 3, 4, 8])
         """
-        spellings = zip(self.spellings.ids.numpy(), self.spellings.lengths.tolist(), strict=True)
+        spellings = zip(self.spellings.ids.cpu().numpy(), self.spellings.lengths.tolist(), strict=True)
         spelled = [row[1 : length - 1] for row, length in spellings]
         rows, first, passed = list[np.ndarray](), list[np.ndarray](), 0
         for sentence, length in zip(self.words.ids.tolist(), self.words.lengths.tolist(), strict=True):
@@ -68,7 +69,7 @@ class WordBatch:
             first.append(passed + begins[:-1])
             rows.append(np.concatenate([[BOS], *parts, [EOS]]))
             passed += len(rows[-1])
-        return Batch.of(rows), torch.from_numpy(np.concatenate(first))
+        return moved((Batch.of(rows), torch.from_numpy(np.concatenate(first))), self.words.ids.device)
 
 
 def form_row(word: str, words: WordTokeniser, spelling: Tokeniser, before: str = "") -> list[int]:

@@ -24,6 +24,7 @@ from foveate.models import BERT, BERTConfig
 from foveate.models.bert_hugging_face import read_bert
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.nn.measurement import Each, SharedValidation
+from foveate.nn.transfer import beside
 from foveate.storage.checkpoint import model_tensors
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of, read_run
@@ -281,7 +282,7 @@ class LabellingTask(SharedValidation, Generic[Model]):
 
     def _answers(self, examples: np.ndarray) -> tuple[float, list[int]]:
         """The loss of some validation examples, and the numbers of their most probable labels, row after row."""
-        batch = self.read(self.validation, examples)
+        batch = beside(self.model, self.read(self.validation, examples))
         logits = self.logits(batch)
         return float(cross_entropy(logits, batch.labels)), logits.argmax(-1).tolist()
 

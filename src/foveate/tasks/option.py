@@ -126,6 +126,29 @@ def processes_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def device_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="where to train, which sets train.device: cpu (the default), cuda (a GPU; with --processes one for each), "
+        "cuda:1 (a certain GPU), or auto (a GPU if there is one)",
+    )
+
+
+def with_device(arguments: argparse.Namespace) -> list[str]:
+    """The assignments of --set, with that of --device. Raises UsageError where both choose the device."""
+    from foveate.errors import UsageError
+
+    if arguments.device is None:
+        return list(arguments.set)
+    for assignment in arguments.set:
+        if assignment.partition("=")[0].strip() == "train.device":
+            raise UsageError(
+                f"--device {arguments.device} and --set {assignment} both say where to train. Leave one out."
+            )
+    return [*arguments.set, f"train.device={arguments.device}"]
+
+
 def precision_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",

@@ -18,6 +18,7 @@ from foveate.inspect.answer_switch import Reader
 from foveate.inspect.attribution import Answer, Faithfulness, faithfulness
 from foveate.metrics import Score
 from foveate.nn.precision import set_precision
+from foveate.nn.transfer import device_of
 from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
 from foveate.suggestion import counted, did_you_mean
@@ -312,7 +313,8 @@ class Side(ABC):
 
     def finish(self, task: Any, folder: Path) -> None:
         """Write report.html into the folder of a trained run, and suggest a command."""
-        model = self.in_use(task)
+        left = device_of(task.model).type != "cpu"  # where several processes have divided the model
+        model = self.load(folder) if left else self.in_use(task)
         self.write_report(model, task.config, folder, folder / "report.html")
         say(f"The model is in {folder}, its report in {folder / 'report.html'}.")
         say(f"Try:  {self.command(model, folder)}")

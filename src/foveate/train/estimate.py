@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from foveate.errors import DataError
+from foveate.train.accelerator import chosen_device, placed
 from foveate.train.recipe import TrainConfig
 from foveate.train.trainable import Trainable
 from foveate.train.update import Updater
@@ -24,7 +25,7 @@ def step_seconds(task: Trainable, config: TrainConfig) -> float | None:
     The weights, buffers and random generators are restored to the bit, and the optimiser is separate, so that later
     training is not affected.
     """
-    with _unchanged(task.model):
+    with placed(task.model, chosen_device(config.device)), _unchanged(task.model):
         task.model.train()
         updater = Updater(task, config)
         epoch = max(task.steps_per_epoch // config.accumulate, 1)

@@ -26,7 +26,7 @@ from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import write_json
 from foveate.storage.symbolic_link import require_unlinked
 from foveate.train import history as past
-from foveate.train.accelerator import repeatable
+from foveate.train.accelerator import chosen_device, placed, repeatable
 from foveate.train.history import Validation
 from foveate.train.interrupt import Interrupt
 from foveate.train.log import MetricsLog, Progress, Quiet
@@ -56,6 +56,9 @@ def fit(
 ) -> Outcome:
     """Train the task's model in the run folder, to the end or until Ctrl-C.
 
+    `train.device` moves the model to a GPU while it trains, and batches to it. Without, a task may have its model and
+    its batches on one.
+
     With several processes each calls this with its `world` (`joined`), a task on the same data, and the folder; the
     first one reads and writes there, and all end together.
 
@@ -75,8 +78,10 @@ def fit(
     progress = progress or Quiet()
     folder = Path(folder)
     whole = {**(configuration or {}), "train": to_dict(config)}
-    require_shareable(task, config, folder, whole, world)
     with contextlib.ExitStack() as stack:
+        is_whole = world.size == 1 or config.sharding == "replicate"
+        stack.enter_context(placed(task.model, chosen_device(config.device), back=is_whole))
+        require_shareable(task, config, folder, whole, world)
         world.once(lambda: _take(folder, stack))
         interrupt = stack.enter_context(Interrupt(progress.note))
         if sentence := undivided(config, world.size):
@@ -318,6 +323,7 @@ class _Run:
             "torch": torch.__version__,
             "native": native.in_use(),
             "world": self.world.size,
+            "device": self.updater.device.type,
         }
 
     def _tidy(self) -> None:
@@ -339,6 +345,7 @@ class _Run:
             accept_changes=accept_changes,
             accepted=accepted,
             world=self.world.size,
+            device=self.updater.device.type,
         ):
             self.progress.note(sentence)
         self.weights.restore(checkpoint, self.updater.optimiser)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foveate.config import require_counts, setting
+from foveate.train.accelerator import require_name
 from foveate.train.schedule import Constant, Cosine, InverseSquareRoot, Plateau
 
 
@@ -36,6 +37,11 @@ class TrainConfig:
     precision: Literal["float32", "bfloat16"] = setting(
         "float32", "bfloat16: products in half precision, weights stay float32"
     )
+    device: str | None = setting(
+        None,
+        "where the model trains; cpu; cuda: a GPU, or with several processes one for each; cuda:1: a certain GPU; "
+        "auto: a GPU if there is one; none: the CPU, or in a program where the model is",
+    )
     validate_every: int = setting(500, "updates between validations")
     save_every: int = setting(500, "updates between checkpoints")
     keep: int = setting(3, "newest checkpoints to keep, besides those that are best or averaged")
@@ -62,5 +68,7 @@ class TrainConfig:
                 "integers of 64 bits, for which each process needs the memory that sharding saves. Choose reduction = "
                 '"fast", or sharding = "replicate"'
             )
+        if self.device is not None:
+            require_name(self.device)
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")

@@ -17,9 +17,9 @@ from foveate.train.recipe import TrainConfig
 
 HARMLESS = ("train.max_minutes", "train.log_every", "train.keep", "train.stall_seconds", "data.processes")
 """Settings that do not change the weights of a given step."""
-EARLIER = {"train": {"reduction": "fast", "stall_seconds": 60.0, "sharding": "replicate"}}
+EARLIER = {"train": {"reduction": "fast", "stall_seconds": 60.0, "sharding": "replicate", "device": None}}
 """The values that held before these were settings."""
-EXTENDING = ("train.steps", "train.patience", "train.sharding", *HARMLESS)
+EXTENDING = ("train.steps", "train.patience", "train.sharding", "train.device", *HARMLESS)
 """Settings that may change when a run continues: they determine its end, or where its weights are."""
 
 
@@ -42,6 +42,7 @@ def require_same(
     accept_changes: bool = False,
     accepted: Collection[str] = (),
     world: int = 1,
+    device: str = "cpu",
 ) -> list[str]:
     """Sentences about harmless or accepted differences between a checkpoint and the present run.
 
@@ -70,6 +71,11 @@ def require_same(
         notes.append(
             f"The checkpoint was made by {counted(state.get('world', 1), 'process')}, this run has {world}: with "
             'train.reduction = "fast" last bits may differ.'
+        )
+    if device != (before := state.get("device") or device):
+        notes.append(
+            f"The checkpoint was made on the device {before}, this run trains on {device}: last bits differ, and "
+            "dropout draws other noise."
         )
     if state.get("native", native.in_use()) != native.in_use():
         notes.append(OTHER_NOISE if native.in_use() else OTHER_NOISE_WITHOUT.format(state=native.state()))

@@ -38,8 +38,8 @@ class OpenWindow:
 class State:
     """The state of training without the weights and the moments.
 
-    `native` and `world` are missing in checkpoints of earlier versions, and these have `tuning.rates`, which chose
-    attention paths.
+    `native`, `world` and `device` are missing in checkpoints of earlier versions, and these have `tuning.rates`, which
+    chose attention paths.
     """
 
     format: int
@@ -55,6 +55,7 @@ class State:
     torch: str
     native: bool | None = None
     world: int = 1
+    device: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("step", "tokens", "seconds", "log_bytes", "threads"):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.errors import DataError, UsageError
+from foveate.nn.transfer import beside
 from foveate.train.accelerator import unrepeatable
 from foveate.train.history import Validation
 from foveate.train.noise import noise_seed, reseed
@@ -83,7 +84,7 @@ class Updater:
         for number in range(rounds):
             # A rank in step with the others repeats a batch where it has none, and adds nothing.
             index = own[number] if number < len(own) else own[0]
-            batch = batches[index] if index in batches else self.task.batch(index)
+            batch = batches[index] if index in batches else self._batch(index)
             self.sum.begin(last=number == rounds - 1)
             with self._in_words():
                 loss = self._loss(batch, index)
@@ -132,7 +133,7 @@ class Updater:
         if not self._unit:
             buffers = {name: buffer.clone() for name, buffer in self.task.model.named_buffers()}
             with torch.no_grad(), self._in_words():
-                count = self._loss(self.task.batch(0), 0).count
+                count = self._loss(self._batch(0), 0).count
                 for name, buffer in self.task.model.named_buffers():
                     if name in buffers and buffer.shape == buffers[name].shape:  # tables of positions may have grown
                         buffer.copy_(buffers[name])
@@ -169,6 +170,10 @@ class Updater:
             else:
                 raise
             raise UsageError(words) from error  # not shared: the others may have no such batch
+
+    def _batch(self, index: int) -> Any:
+        """A batch on the model's device."""
+        return beside(self.task.model, self.task.batch(index))
 
     def _loss(self, batch: Any, index: int) -> Loss:
         reseed(self.device, noise_seed(self.config.seed, index))

@@ -19,13 +19,11 @@ from torch.autograd.graph import increment_version
 
 from foveate.errors import DataError, FoveateError, PeerError, SetupError, UsageError
 from foveate.nn.measurement import in_turn
-from foveate.train.accelerator import own_device
+from foveate.train.accelerator import local_place, own_device
 from foveate.train.pulse import APPEARANCE, Pulse
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """The variables by which torchrun, and launchers that follow it, describe a process."""
-LOCAL = (("LOCAL_RANK", 0), ("LOCAL_WORLD_SIZE", 1))
-"""The variables that number the processes of one machine, and their values for one process."""
 UNNAMED = "none"
 """torchrun's `--rdzv-id` where none is given."""
 PATIENT = timedelta(days=7)
@@ -51,8 +49,7 @@ class World:
         """The device for this process's model: a GPU of its own if the machine has any. Raises UsageError if the
         machine has fewer than processes.
         """
-        number, count = (int(os.environ.get(name, default)) for name, default in LOCAL)
-        return own_device(number, count, torch.cuda.device_count())
+        return own_device(*local_place(), torch.cuda.device_count())
 
     @property
     def is_orphan(self) -> bool:

@@ -21,6 +21,7 @@ from foveate.models import Captioner, CaptionerConfig
 from foveate.models.picture_encoder import grid_places
 from foveate.nn.embed import Patches
 from foveate.nn.measurement import Each, in_turn
+from foveate.nn.transfer import beside
 from foveate.tasks.held_out import Parts
 from foveate.tasks.run_model import require_seed, require_smoothing
 from foveate.tasks.text_writing import WritingConfig, WritingTask, batch_plan, count
@@ -125,7 +126,7 @@ class CaptionTask(WritingTask):
         plan = batch_plan(data, self.config)
 
         def sums(step: int) -> tuple[float, int, int]:
-            batch = data.batch(plan.examples(step))
+            batch = beside(self.model, data.batch(plan.examples(step)))
             grid = self.model.encode(placed(batch.source, self.rows))
             logits, predicted = self.model(grid, batch.target), self.model.predicted(batch.target)
             loss = torch.nn.functional.cross_entropy(logits.float(), predicted, reduction="sum")

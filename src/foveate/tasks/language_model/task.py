@@ -19,6 +19,7 @@ from foveate.decode import DecodeConfig, SampleConfig
 from foveate.models import GPTConfig, LanguageModel, LanguageModelConfig
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.nn.measurement import Each, in_turn
+from foveate.nn.transfer import beside
 from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import TextConfig, TextData, TextTask, text_of
@@ -141,7 +142,7 @@ def score(
 
     def sums(number: int) -> tuple[float, int, int]:
         rows = batches[number]
-        text = Batch.of([row.tokens for row in rows])
+        text = beside(model, Batch.of([row.tokens for row in rows]))
         scored = torch.cat([torch.arange(len(row.tokens) - 1) >= row.known for row in rows])
         logits, target = model(model.read(text))[scored], model.predicted(text)[scored]
         return float(cross_entropy(logits, target)), int((logits.argmax(-1) == target).sum()), len(target)

@@ -24,6 +24,7 @@ from foveate.data.tokeniser import BOS, EOS, CharacterConfig, TokeniserConfig
 from foveate.models import BERT, BERTConfig
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.nn.measurement import Each, in_turn
+from foveate.nn.transfer import beside
 from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import Layout, TextConfig, TextData, TextTask, text_of
 
@@ -208,7 +209,7 @@ def score(
     batches = list(_in_turn(text, config))
 
     def sums(number: int) -> tuple[float, int, int]:
-        batch = GapBatch.of(batches[number], config, vocab, VALIDATION, number)
+        batch = beside(model, GapBatch.of(batches[number], config, vocab, VALIDATION, number))
         logits = gap_logits(model, batch)
         right = int((logits.argmax(-1) == batch.answer).sum())
         return float(cross_entropy(logits, batch.answer)), right, len(batch.answer)

@@ -27,6 +27,7 @@ from foveate.metrics.property_error import property_scores
 from foveate.models.graph_predictor import GraphPredictor, GraphPredictorConfig
 from foveate.nn.loss import Loss
 from foveate.nn.measurement import Each, SharedValidation, in_turn
+from foveate.nn.transfer import beside
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import file_digest
 from foveate.storage.run import read_run
@@ -311,7 +312,7 @@ def run_model(
 
     def outputs_of(number: int) -> list[Any]:
         numbers = order[number * TOGETHER : (number + 1) * TOGETHER]
-        return model(placed.batch(numbers)).float().tolist()
+        return model(beside(model, placed.batch(numbers))).float().tolist()
 
     parts = each(outputs_of, -(-len(order) // TOGETHER))
     outputs = torch.tensor(list(chain.from_iterable(parts)), dtype=torch.float32)

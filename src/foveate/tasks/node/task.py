@@ -21,6 +21,7 @@ from foveate.errors import DataError
 from foveate.metrics import accuracy, macro_f1
 from foveate.models.graph_encoder import GraphAttentionConfig, GraphEncoderConfig
 from foveate.nn.loss import Loss, cross_entropy
+from foveate.nn.transfer import beside, device_of, moved
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.manifest import file_digest
 from foveate.storage.run import read_run
@@ -138,6 +139,7 @@ class NodeTask:
         self.config, self.graph, self.digests = config, graph, dict(digests)
         self.model = config.built(graph)
         self._scaled = scaled(graph, config.data.scale, graph)
+        self._whole: GraphBatch | None = None
 
     @classmethod
     def prepare(cls, config: NodeConfig, run: Path) -> tuple["NodeTask", dict[str, str]]:
@@ -161,10 +163,13 @@ class NodeTask:
         with within_run(run):
             return cls(config, graph, digests)
 
-    @cached_property
+    @property
     def whole(self) -> GraphBatch:
-        """The whole graph, with scaled features."""
-        return GraphBatch.of([self._scaled])
+        """The whole graph, with scaled features, on the model's device. It keeps what layers work out about edges."""
+        device = device_of(self.model)
+        if self._whole is None or self._whole.edges.device != device:
+            self._whole = moved(GraphBatch.of([self._scaled]), device)
+        return self._whole
 
     @property
     def steps_per_epoch(self) -> int:
@@ -188,7 +193,7 @@ class NodeTask:
 
     def nodes(self, numbers: Int[np.ndarray, " targets"]) -> NodeBatch:
         """The whole graph, with these nodes as targets."""
-        targets = torch.from_numpy(numbers)
+        targets = beside(self.model, torch.from_numpy(numbers))
         assert self.whole.labels is not None
         return NodeBatch(self.whole, targets, self.whole.labels[targets], numbers)
 

@@ -16,6 +16,7 @@ from foveate.models.synthesiser import Synthesiser, SynthesiserConfig
 from foveate.nn.loss import Loss
 from foveate.nn.measurement import Each, in_turn
 from foveate.nn.packing import Packing
+from foveate.nn.transfer import beside
 from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_writing import WritingConfig, WritingTask, batch_plan
 from foveate.tasks.transcribe.task import TranscribeDataConfig
@@ -83,7 +84,7 @@ def figures(model: Synthesiser, data: ParallelData, config: SpeakConfig, each: E
     plan = batch_plan(data, config)
 
     def sums(step: int) -> tuple[float, float, int]:
-        batch = data.batch(plan.examples(step))
+        batch = beside(model, data.batch(plan.examples(step)))
         return float(model.loss(spoken_ids(batch.target), batch.source)), _squared_errors(model, batch), count(batch)
 
     total, errors, frames = map(sum, zip(*each(sums, plan.steps_per_epoch), strict=True))

@@ -76,7 +76,8 @@ def search(model: Recogniser, encoded: Encoded, config: RecognitionConfig) -> li
         stepper = JointStepper(model, config.ctc_weight, config.candidates)
         state = stepper.start(state, *model.ctc(encoded), beam)
     limits = 2 * encoded.lengths + 10
-    return decode(stepper, state, sentences=len(encoded.lengths), config=config, max_length=limits)
+    count, device = len(encoded.lengths), encoded.lengths.device
+    return decode(stepper, state, sentences=count, config=config, max_length=limits, device=device)
 
 
 def timed(model: Recogniser, encoded: Encoded, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:

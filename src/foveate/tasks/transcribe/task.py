@@ -20,6 +20,7 @@ from foveate.metrics.transcription import Edits
 from foveate.models import RecogniserConfig
 from foveate.nn.loss import Loss
 from foveate.nn.measurement import Each, in_turn
+from foveate.nn.transfer import beside
 from foveate.tasks.run_model import require_seed, require_smoothing
 from foveate.tasks.text_writing import WritingConfig, WritingTask, batch_plan, count
 from foveate.tasks.transcribe.encoder_view import ViewedBatch, drawn_view, require_views
@@ -117,7 +118,7 @@ class TranscribeTask(WritingTask):
         plan = batch_plan(data, self.config)
 
         def sums(step: int) -> tuple[float, int, list[int], list[int]]:
-            batch = data.batch(plan.examples(step))
+            batch = beside(self.model, data.batch(plan.examples(step)))
             written = [self.tokeniser.decode(ids) for ids in quick(self.model, batch.source)]
             spoken = [self.tokeniser.decode(ids) for ids in batch.target.ids.tolist()]
             edits = Edits.of_words(spoken, written), Edits.of_characters(spoken, written)

@@ -74,7 +74,7 @@ def guidance(
 
 def linked_tokens(links: Int[Tensor, "links 3"]) -> int:
     """The number of target tokens with links, by which a sum of `guidance` is divided for its mean."""
-    return len(links[:, [0, 2]].unique(dim=0))
+    return len(links[:, ::2].unique(dim=0))
 
 
 def guided_weights(recording: Recording, batch: PairBatch, head: Head) -> Float[Tensor, "batch target source"]:

@@ -22,6 +22,7 @@ from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.nn.measurement import Each, SharedValidation
+from foveate.nn.transfer import beside
 from foveate.storage.checkpoint import load_weights
 from foveate.storage.draft import disk_errors, remove_stale
 from foveate.storage.run import model_type_of
@@ -199,7 +200,10 @@ class TranslateTask(SharedValidation):
         With links also `alignment`: −ln of the guided weights, in nats per token that has links.
         """
         plan = _plan(self.validation, self.config)
-        parts = each(lambda step: self._sums(self.validation.batch(plan.examples(step))), plan.steps_per_epoch)
+        parts = each(
+            lambda step: self._sums(beside(self.model, self.validation.batch(plan.examples(step)))),
+            plan.steps_per_epoch,
+        )
         total, right, count, aside, linked = map(sum, zip(*parts, strict=True))
         loss = total / count
         figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))), "accuracy": right / count}
