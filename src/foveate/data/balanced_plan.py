@@ -13,7 +13,7 @@ def tempered(counts: Sequence[int], temperature: float, factors: Sequence[float]
 
     >>> tempered([900, 100], 1.0), tempered([900, 100], 5.0), tempered([900, 100], 1e9)
     ([900, 100], [608, 392], [500, 500])
-    >>> tempered([900, 100], 1.0, [1, 9])
+    >>> tempered([900, 100], 1.0, [1.0, 9.0])
     [500, 500]
 
     Reference: Arivazhagan et al. 2019, "Massively Multilingual Neural Machine Translation in the Wild", section 4.2.

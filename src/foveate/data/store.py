@@ -7,6 +7,7 @@ width, and for bytes the numbers that they stand for).
 """
 
 import contextlib
+import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,10 +141,8 @@ class RowStore(ABC):
         return np.diff(self._offsets)
 
     def lengths_between(self, start: int, stop: int) -> Int64[np.ndarray, " rows"]:
-        """The lengths of a stretch of rows, without reading those of others, and without mapped pages, which would stay
-        in this process's memory.
-        """
-        return np.diff(_read(self.folder / OFFSETS, np.dtype("<i8"), start, stop + 1))
+        """The lengths of a stretch of rows, without reading those of others. No pages of the file stay in memory."""
+        return np.diff(_read(self._offsets, start, stop + 1))
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -196,7 +195,7 @@ class TokenStore(RowStore):
         """
         self._require_length(shortest)
         for start in range(0, self.num_tokens if below is not None else 0, CHUNK):
-            largest = int(_read(self.folder / self.file, self._values.dtype, start, start + CHUNK).max())
+            largest = int(_read(self._values, start, start + CHUNK).max())
             if below is not None and largest >= below:
                 raise DataError(f"{self.folder} has the id {largest:,}, and there are only {below:,}. {_AGAIN}")
         return self
@@ -250,7 +249,7 @@ class FeatureStore(RowStore):
         if self.width != width:
             raise DataError(f"{self.folder} has vectors of {self.width} numbers, but {width} are needed. {_AGAIN}")
         for start in range(0, self._values.size if self.levels is None else 0, CHUNK):
-            if not np.isfinite(_read(self.folder / self.file, self._values.dtype, start, start + CHUNK)).all():
+            if not np.isfinite(_read(self._values, start, start + CHUNK)).all():
                 raise DataError(f"{self.folder} has a number that is not finite. {_AGAIN}")
         return self
 
@@ -260,9 +259,13 @@ def open_rows(folder: Path | str) -> TokenStore | FeatureStore:
     return FeatureStore.open(folder) if (Path(folder) / FeatureStore.file).exists() else TokenStore.open(folder)
 
 
-def _read(path: Path, dtype: np.dtype[Any], start: int, stop: int) -> np.ndarray:
-    """A stretch of a file's numbers, in memory."""
-    return np.fromfile(path, dtype, stop - start, offset=start * dtype.itemsize)
+def _read(mapped: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """A copy of a stretch of a mapped file's numbers, whose pages do not stay in this process's memory."""
+    stretch = mapped.reshape(-1)[start:stop].copy()
+    pages: Any = getattr(mapped.base, "base", None)
+    if isinstance(pages, mmap.mmap):  # not where the file is empty
+        pages.madvise(mmap.MADV_DONTNEED)
+    return stretch
 
 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:

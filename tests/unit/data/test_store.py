@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,32 @@ def test_an_id_beyond_the_vocabulary_is_refused(tmp_path: Path) -> None:
         TokenStore.write(tmp_path / "store", [[4], [70_000]], "abc", vocab_size=100)
     assert str(caught.value) == "Ids must be from 0 to 65,535, got some from 4 to 70,000."
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_open_store_keeps_its_rows_when_its_files_are_gone(store: TokenStore) -> None:
+    lengths = store.lengths_between(0, len(store)).tolist()
+    shutil.rmtree(store.folder)
+    assert store.lengths_between(0, len(store)).tolist() == lengths
+    assert store.require(below=65_536) is store
+
+
+def test_checks_leave_no_pages_of_a_store_in_memory(tmp_path: Path) -> None:
+    store = TokenStore.write(tmp_path / "large", ([7] * 10 for _ in range(200_000)), "")
+    store.require(below=100, shortest=1)
+    assert store.lengths_between(0, len(store)).sum() == store.num_tokens
+    assert resident(tmp_path / "large") < 100  # of 5,500 kB
+    assert store.tokens.sum() == 7 * store.num_tokens
+    assert resident(tmp_path / "large") > 1000
+
+
+def resident(folder: Path) -> int:
+    """The mapped files of a folder that this process has in memory, in kB."""
+    maps = re.findall(
+        rf" {folder}/.*\n(?:Size|KernelPageSize|MMUPageSize).*\n(?:.*\n)*?Rss: +(\d+) kB",
+        Path("/proc/self/smaps").read_text(),
+    )
+    assert maps
+    return sum(map(int, maps))
 
 
 def test_a_store_may_be_empty(tmp_path: Path) -> None:
