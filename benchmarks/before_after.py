@@ -1,4 +1,4 @@
-"""Two source trees side by side: CPU seconds of attention, training, decoding and start-up, and how they changed.
+"""Two source trees side by side: CPU seconds of attention, training, decoding, files and start, and how they changed.
 
     python benchmarks/before_after.py --before ../before --rounds 8          # against this tree
     python benchmarks/before_after.py --before ../before --only start decode
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,8 @@ STARTS = {
     "foveate --help": ("-m", "foveate", "--help"),
     "foveate translate en-fr": ("-m", "foveate", "translate", "en-fr", SENTENCE),
 }
+LINES = 320
+"""The verses of a file."""
 SHAPES = {"8 × 4 × 24 × 32": (8, 4, 24, 32), "1 × 4 × 512 × 64": (1, 4, 512, 64), "1 × 2 × 2048 × 64": (1, 2, 2048, 64)}
 """Batch, heads, length and width of a head."""
 WARM, STEPS = 3, 12
@@ -63,13 +65,22 @@ def fastest(call: Callable[[], object], *, seconds: float = 0.4) -> float:
 
 def start() -> Times:
     """Whole processes, from nothing."""
-    times = {}
-    for name, words in STARTS.items():
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *words], check=True, capture_output=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times[name] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return times
+    return {name: _process(words) for name, words in STARTS.items()}
+
+
+def file() -> Times:
+    """`foveate translate` of a file of verses, from nothing and without what a file of one line takes."""
+    words = ("-m", "foveate", "translate", "en-fr", "--threads", "1")
+    whole, one = (_process(words, "\n".join(_verses(count))) for count in (LINES, 1))
+    return {f"foveate translate, {LINES} verses": whole, f"the same without its start, {LINES} verses": whole - one}
+
+
+def _process(words: Sequence[str], text: str = "") -> float:
+    """CPU seconds of a whole process that reads a text."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], input=text, check=True, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def attention() -> Times:
@@ -173,7 +184,13 @@ def _verses(count: int) -> list[str]:
         return [next(verses).split("\t")[2] for _ in range(count)]
 
 
-GROUPS: dict[str, Callable[[], Times]] = {"start": start, "attention": attention, "train": train, "decode": decode}
+GROUPS: dict[str, Callable[[], Times]] = {
+    "start": start,
+    "attention": attention,
+    "train": train,
+    "decode": decode,
+    "file": file,
+}
 
 
 def measure(tree: Path, group: str) -> Times:
