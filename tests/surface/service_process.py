@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -27,13 +28,21 @@ ALL = (
 class ServiceProcess:
     """`foveate serve` at a free port, until the end of the context."""
 
-    def __init__(self, *arguments: str, seconds: float = 60) -> None:
+    def __init__(
+        self, *arguments: str, seconds: float = 60, loading: Callable[["ServiceProcess"], None] | None = None
+    ) -> None:
+        """`loading` is called while the runs are being loaded."""
         command = [sys.executable, "-m", "foveate", "serve", *arguments, "--port", "0", "--threads", "1"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
         self.lines: list[str] = []
         self._arrived: queue.Queue[str | None] = queue.Queue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+        if loading is not None:
+            until = time.monotonic() + seconds
+            while not self.nurseries and time.monotonic() < until:
+                time.sleep(0.01)
+            loading(self)
         self.address = re.search(r"http://\S+", self.wait_for("serves", seconds))[0]  # type: ignore[index]
         self.client = httpx.Client(base_url=self.address, timeout=60)
 

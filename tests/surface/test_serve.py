@@ -439,6 +439,17 @@ def test_a_model_process_that_dies_is_started_again(alone: dict[str, str]) -> No
         assert service.end() == 0
 
 
+def test_runs_are_loaded_anew_by_sighup_also_by_one_that_comes_too_early(alone: dict[str, str]) -> None:
+    with ServiceProcess("en-fr", loading=lambda early: early.process.send_signal(signal.SIGHUP)) as running:
+        running.wait_for("loaded anew", 90)
+        before = running.children
+        running.process.send_signal(signal.SIGHUP)
+        running.wait_for("loaded anew", 90)
+        assert set(running.children) - set(before), "another process answers now"
+        asked = {"q": SENTENCES[0], "source": "en", "target": "fr"}
+        assert running.client.post("/translate", json=asked).json() == {"translatedText": alone[SENTENCES[0]]}
+
+
 def test_overload_is_refused_at_once(guarded: ServiceProcess) -> None:
     asked = {"q": SENTENCES * 8, "source": "en", "target": "fr", "api_key": KEY}
     with concurrent.futures.ThreadPoolExecutor(20) as clients:

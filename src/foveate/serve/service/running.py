@@ -56,6 +56,8 @@ def run(service: Service, *, note: Callable[[str], None], log: Callable[[str], N
 
 async def _run(service: Service, note: Callable[[str], None], log: Callable[[str], None] | None) -> None:
     listener = _listening(service.address, service.port)
+    loop, early = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, early.set)  # it would end the service while the runs are being loaded
     pool = ModelPool(service.setup, service.processes, note, spare=service.spare)
     try:
         await pool.begin()
@@ -78,12 +80,13 @@ async def _run(service: Service, note: Callable[[str], None], log: Callable[[str
         name = f"[{service.address}]" if ":" in service.address else service.address
         address = f"http://{name}:{listener.getsockname()[1]}"
         names = ", ".join(f"{card.name} ({card.verb})" for card in pool.cards)
-        loop = asyncio.get_running_loop()
         closing = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, closing.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: pool.watch(_reload(pool, note)))
         note(f"{address} serves {names}. Ctrl-C ends it.")
+        if early.is_set():
+            pool.watch(_reload(pool, note))
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         await asyncio.wait({serving, asyncio.ensure_future(closing.wait())}, return_when=asyncio.FIRST_COMPLETED)
         desk.draining = True
