@@ -44,11 +44,14 @@ SOON = 1.0
 PATIENCE = 5.0
 """Seconds after which a client leaves."""
 SERVERS = ("foveate", "litserve", "fastapi", "ctranslate2")
+REFUSING = "refusing"
+"""Batches of our engine that refuse what has waited as long as `--wait` says: only by `--servers`."""
 NAMES = {
     "foveate": "`foveate serve`",
     "litserve": "LitServe, batches",
     "fastapi": "FastAPI, one by one",
     "ctranslate2": "CTranslate2, window",
+    REFUSING: "Batches that refuse late requests",
 }
 
 
@@ -64,7 +67,7 @@ def greedy(folder: Path) -> str:
     return str(folder)
 
 
-def work(server: str, run: str, port: int) -> None:
+def work(server: str, run: str, port: int, wait: float) -> None:
     """The life of another server's process."""
     sys.path.insert(0, str(Path(__file__).parent))
     if server == "litserve":
@@ -80,6 +83,8 @@ def work(server: str, run: str, port: int) -> None:
     torch.set_num_threads(1)
     if server == "fastapi":
         serve_fastapi.loop(Translator.load(run), port)
+    elif server == REFUSING:
+        serve_fastapi.window(Translator.load(run), port, late=wait)
     else:
         serve_fastapi.window(Translator.load(run, engine="ctranslate2"), port)
 
@@ -95,7 +100,7 @@ def running(server: str, arguments: argparse.Namespace) -> Iterator[str]:
         command += ["--threads", "1", "--quiet", "--wait", str(arguments.wait)]
     else:
         command = [arguments.peers, "-W", "ignore", __file__, "--server", server, "--port", str(port)]
-        command += ["--run", arguments.run]
+        command += ["--run", arguments.run, "--wait", str(arguments.wait)]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, start_new_session=True, stdout=quiet, stderr=quiet) as process:
         address = f"http://127.0.0.1:{port}"
@@ -224,20 +229,20 @@ def lasting(text: str) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", default=sys.executable, help="the Python that has the other servers")
-    parser.add_argument("--servers", nargs="*", choices=SERVERS, default=list(SERVERS))
+    parser.add_argument("--servers", nargs="*", choices=NAMES, default=list(SERVERS))
     parser.add_argument("--greedy", action="store_true", help="in place of beam 4")
     parser.add_argument(
         "--loads", type=lasting, nargs="*", default=list(LOADS.items()), metavar="LOAD[:SECONDS]", help="of arrivals"
     )
-    parser.add_argument("--wait", type=float, default=0.6, help="`foveate serve --wait`")
+    parser.add_argument("--wait", type=float, default=0.6, help="seconds of `foveate serve --wait`")
     parser.add_argument("--closed", type=int, default=320, help="sentences that measure the capacity")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--server", choices=SERVERS, help=argparse.SUPPRESS)
+    parser.add_argument("--server", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--run", default="en-fr", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.server:
-        work(arguments.server, arguments.run, arguments.port)
+        work(arguments.server, arguments.run, arguments.port, arguments.wait)
         return
     settings = {**race.settings(arguments), "peers": "another environment"}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
 """A model behind FastAPI, as tutorials show it: one call for each request, or a pool of one thread with a window."""
 
 import asyncio
+import math
 import threading
 from typing import Any
 
@@ -30,22 +31,31 @@ def loop(translator: Any, port: int) -> None:
     uvicorn.run(app, port=port, log_level="error")
 
 
-def window(translator: Any, port: int) -> None:
-    """Requests that come within a window are one batch, which a thread translates."""
-    queue: asyncio.Queue[tuple[str, asyncio.Future[str]]] = asyncio.Queue()
+def window(translator: Any, port: int, late: float = math.inf) -> None:
+    """Requests that come within a window are one batch, which a thread translates. Those that have waited for more than
+    `late` seconds are refused.
+    """
+    queue: asyncio.Queue[tuple[str, asyncio.Future[str], float]] = asyncio.Queue()
+
+    async def next_one() -> tuple[str, asyncio.Future[str], float]:
+        while True:
+            text, answer, moment = await queue.get()
+            if asyncio.get_running_loop().time() - moment <= late:
+                return text, answer, moment
+            answer.set_exception(fastapi.HTTPException(503))
 
     async def work() -> None:
         while True:
-            batch = [await queue.get()]
+            batch = [await next_one()]
             until = asyncio.get_running_loop().time() + WINDOW
             while len(batch) < BATCH:
                 try:
                     async with asyncio.timeout_at(until):
-                        batch.append(await queue.get())
+                        batch.append(await next_one())
                 except TimeoutError:
                     break
-            texts = [text for text, _ in batch]
-            for (_, answer), translation in zip(
+            texts = [text for text, _, _ in batch]
+            for (_, answer, _), translation in zip(
                 batch, await asyncio.to_thread(translator.translate, texts), strict=True
             ):
                 if not answer.done():
@@ -60,8 +70,9 @@ def window(translator: Any, port: int) -> None:
 
     @app.post("/translate")
     async def translate(query: Query) -> dict[str, str]:
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        queue.put_nowait((query.q, answer))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[str] = loop.create_future()
+        queue.put_nowait((query.q, answer, loop.time()))
         return {"translatedText": await answer}
 
     uvicorn.run(app, port=port, log_level="error")
