@@ -4,6 +4,7 @@ The size of a recording is read from its header, and limited, before anything is
 """
 
 import contextlib
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from foveate.suggestion import missing_file
 SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au", ".sph", ".w64", ".caf"})
 LONGEST = 4 * 3600.0
 """The limit on the length of a recording, or of a stretch of one, in seconds."""
+MOST_SAMPLES = 1 << 26
+"""The limit on the samples of a recording whose content is in memory: 256 MB, 23 minutes at 48,000 a second."""
 RATES = (1_000, 768_000)
 """The limits on the rate, in samples per second."""
 CHANNELS = 64
@@ -133,9 +136,24 @@ def read_recording(clip: Clip) -> Recording:
         return _read(clip)
 
 
-def _read(clip: Clip) -> Recording:
-    with _opened(clip.path) as file:
+def recording_of(data: bytes, name: str, *, longest: float = LONGEST) -> Recording:
+    """`read_recording` for the content of a file; messages use `name`. One that lasts more than `longest` seconds, or
+    has more samples than memory should, is refused before it is decoded.
+
+    >>> tone = io.BytesIO()
+    >>> import soundfile
+    >>> soundfile.write(tone, np.zeros(12_000), 8_000, format="WAV")
+    >>> recording_of(tone.getvalue(), "tone").seconds
+    1.5
+    """
+    return _read(Clip(Path(name)), data, longest)
+
+
+def _read(clip: Clip, data: bytes | None = None, longest: float = LONGEST) -> Recording:
+    with _opened(clip.path, data) as file:
         rate, channels = int(file.samplerate), int(file.channels)
+        if data is not None:
+            _require_short(clip, int(file.frames), rate, longest)
         first, frames = _stretch(clip, file)
         file.seek(first) if first else None
         samples = np.empty(frames, np.float32)
@@ -150,10 +168,12 @@ def _read(clip: Clip) -> Recording:
         raise DataError(f"{clip} is damaged: it ends after {read / rate:.2f} s. Save it again, or leave it out.")
     samples = samples[:read]
     remarks = [f"{channels} channels, whose mean is read"] if channels > 1 else []
-    if clip.end is None and (read < 0.99 * frames or _lacks_samples(clip.path)):  # MP3 knows only about how many
-        remarks.append(CUT)
-    if clip.end is None and not ogg_ends(clip.path):
-        remarks.append(UNENDED)
+    if clip.end is None:
+        with io.BytesIO(data) if data is not None else clip.path.open("rb") as content:
+            if read < 0.99 * frames or _lacks_samples(content):  # MP3 knows only about how many
+                remarks.append(CUT)
+            if not ogg_ends(content):
+                remarks.append(UNENDED)
     return Recording(str(clip), samples, rate, (*remarks, *remarks_on(samples)))
 
 
@@ -213,25 +233,35 @@ def _located(clip: Clip) -> Iterator[None]:
         raise DataError(f"{clip.place}: {error}") from None
 
 
-def _lacks_samples(path: Path) -> bool:
+def _lacks_samples(file: io.BufferedIOBase) -> bool:
     """Whether a file ends before the end of its samples, by its header. libsndfile reads what is there, and says
     nothing; it refuses FLAC and CAF that end too early.
     """
-    end = end_of_samples(path)
-    return end is not None and end > path.stat().st_size
+    end = end_of_samples(file)
+    return end is not None and end > file.seek(0, 2)
+
+
+def _require_short(clip: Clip, samples: int, rate: int, longest: float) -> None:
+    """Raises DataError for a recording that is too long for memory."""
+    if samples > longest * rate:
+        raise DataError(f"{clip} lasts {samples / rate:,.1f} seconds, and at most {longest:,g} are read. Cut it.")
+    if samples > MOST_SAMPLES:
+        raise DataError(
+            f"{clip} has {samples:,} samples, and at most {MOST_SAMPLES:,} are read. Cut it, or resample it."
+        )
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """An open file of sound, whose header is sound. Errors of libsndfile become sentences."""
+def _opened(path: Path, data: bytes | None = None) -> Iterator[Any]:
+    """An open file of sound, or its content, whose header is sound. Errors of libsndfile become sentences."""
     try:
         import soundfile  # needed only for recordings
     except (ImportError, OSError):
         raise SetupError("Recordings need the package soundfile: pip install 'foveate[audio]'") from None
-    if not Path(path).is_file():
+    if data is None and not Path(path).is_file():
         raise DataError(f"{path} is a folder, not a recording." if Path(path).is_dir() else missing_file(Path(path)))
     try:
-        with soundfile.SoundFile(str(path)) as file:
+        with soundfile.SoundFile(str(path) if data is None else io.BytesIO(data)) as file:
             if not (RATES[0] <= file.samplerate <= RATES[1] and 1 <= file.channels <= CHANNELS):
                 raise DataError(
                     f"{path} is damaged: its header states {file.samplerate:,} samples a second of {file.channels:,} "
@@ -239,7 +269,7 @@ def _opened(path: Path) -> Iterator[Any]:
                 )
             yield file
     except soundfile.LibsndfileError:
-        if not Path(path).stat().st_size:
+        if not (Path(path).stat().st_size if data is None else data):
             raise DataError(f"{path} is empty. Leave it out.") from None
         kinds = ", ".join(sorted(SUFFIXES))
         raise DataError(

@@ -1,8 +1,7 @@
 """The headers of sound: where the samples of an uncompressed file end, if it is whole, and whether an Ogg file ends."""
 
 import struct
-from pathlib import Path
-from typing import BinaryIO
+from io import BufferedIOBase
 
 UNKNOWN_SIZE = 0x7FFFF000
 """The bytes of samples from which a header of 32 bits does not know how many there are. Programs that write to a pipe
@@ -24,37 +23,37 @@ W64_RIFF, W64_WAVE, W64_DATA = (
 """The names of chunks in Sony's Wave64 are GUIDs."""
 
 
-def end_of_samples(path: Path) -> int | None:
+def end_of_samples(file: BufferedIOBase) -> int | None:
     """The number of bytes of a whole file up to its last sample, by the header of WAV, RF64, AIFF, Wave64, AU or NIST
     SPHERE; None for other formats, and where the header does not know.
     """
-    with path.open("rb") as file:
-        head = file.read(1024)
-        kind, form = head[:4], head[8:12]
-        if kind in (b"RIFF", b"RIFX") and form == b"WAVE":
-            return _known(_chunk(file, "<4sI" if kind == b"RIFF" else ">4sI", b"data"))
-        if kind == b"RF64" and form == b"WAVE":
-            return _wave_of_64_bits(file)
-        if kind == b"FORM" and form in (b"AIFF", b"AIFC"):
-            return _known(_chunk(file, ">4sI", b"SSND"))
-        if head.startswith(W64_RIFF) and head[24:40] == W64_WAVE:
-            return _wave64(file)
-        if kind in (b".snd", b"dns.") and len(head) >= 12:
-            return _known(struct.unpack_from(">II" if kind == b".snd" else "<II", head, 4))
-        return _sphere(head) if head.startswith(b"NIST_1A\n") else None
+    file.seek(0)
+    head = file.read(1024)
+    kind, form = head[:4], head[8:12]
+    if kind in (b"RIFF", b"RIFX") and form == b"WAVE":
+        return _known(_chunk(file, "<4sI" if kind == b"RIFF" else ">4sI", b"data"))
+    if kind == b"RF64" and form == b"WAVE":
+        return _wave_of_64_bits(file)
+    if kind == b"FORM" and form in (b"AIFF", b"AIFC"):
+        return _known(_chunk(file, ">4sI", b"SSND"))
+    if head.startswith(W64_RIFF) and head[24:40] == W64_WAVE:
+        return _wave64(file)
+    if kind in (b".snd", b"dns.") and len(head) >= 12:
+        return _known(struct.unpack_from(">II" if kind == b".snd" else "<II", head, 4))
+    return _sphere(head) if head.startswith(b"NIST_1A\n") else None
 
 
-def ogg_ends(path: Path) -> bool:
+def ogg_ends(file: BufferedIOBase) -> bool:
     """Whether the last page of an Ogg file is whole and is marked as the end of its stream; True for other formats.
 
     Reference: RFC 3533, section 6.
     """
-    with path.open("rb") as file:
-        if file.read(4) != b"OggS":
-            return True
-        size = file.seek(0, 2)
-        file.seek(max(size - _PAGE, 0))
-        tail = file.read()
+    file.seek(0)
+    if file.read(4) != b"OggS":
+        return True
+    size = file.seek(0, 2)
+    file.seek(max(size - _PAGE, 0))
+    tail = file.read()
     page = tail[tail.rfind(b"OggS\0") :]
     if len(page) < 27 or not page[5] & 4:
         return False
@@ -66,7 +65,7 @@ def _known(samples: tuple[int, int] | None) -> int | None:
     return sum(samples) if samples and 0 < samples[1] < UNKNOWN_SIZE else None
 
 
-def _chunk(file: BinaryIO, head: str, name: bytes) -> tuple[int, int] | None:
+def _chunk(file: BufferedIOBase, head: str, name: bytes) -> tuple[int, int] | None:
     """Offset and size of the content of the first chunk with this name. Chunks have even lengths."""
     file.seek(12)
     while len(read := file.read(8)) == 8:
@@ -77,7 +76,7 @@ def _chunk(file: BinaryIO, head: str, name: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _wave_of_64_bits(file: BinaryIO) -> int | None:
+def _wave_of_64_bits(file: BufferedIOBase) -> int | None:
     """The chunk ds64 has the true size of the samples where the chunk of samples has the largest number as its own.
 
     Reference: EBU Tech 3306, section 3.
@@ -93,7 +92,7 @@ def _wave_of_64_bits(file: BinaryIO) -> int | None:
     return data[0] + samples if 0 < samples < ABSURD_SIZE else None
 
 
-def _wave64(file: BinaryIO) -> int | None:
+def _wave64(file: BufferedIOBase) -> int | None:
     """Sizes include the 24 bytes of name and size, and chunks begin at multiples of 8."""
     file.seek(40)
     while len(read := file.read(24)) == 24:

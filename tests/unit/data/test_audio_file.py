@@ -1,5 +1,6 @@
 """Recordings of all formats are read as one channel, limited before they are decoded, and bad ones are named."""
 
+import io
 import struct
 from pathlib import Path
 
@@ -8,7 +9,15 @@ import pytest
 import soundfile
 
 from foveate.data import audio_file
-from foveate.data.audio_file import Clip, Recording, rate_of, read_recording, remarks_on, seconds_of
+from foveate.data.audio_file import (
+    Clip,
+    Recording,
+    rate_of,
+    read_recording,
+    recording_of,
+    remarks_on,
+    seconds_of,
+)
 from foveate.data.audio_header import end_of_samples
 from foveate.errors import DataError, SetupError
 
@@ -26,6 +35,9 @@ def test_every_format_gives_the_same_samples(name: str, error: float, tmp_path: 
     assert str(recording) == str(tmp_path / name)
     samples = recording.samples[: len(TONE)]
     assert len(samples) == len(TONE)
+    content = recording_of((tmp_path / name).read_bytes(), "The recording")
+    assert (content.rate, content.remarks, content.name) == (RATE, (), "The recording")
+    assert (content.samples == recording.samples).all()
     middle = slice(2000, 6000)
     best = min(np.abs(samples[middle] - np.roll(TONE, shift)[middle]).max() for shift in range(19))
     assert best < error  # MP3 delays the sound
@@ -134,6 +146,26 @@ def test_a_bad_file_is_named_with_a_remedy(name: str, message: str, tmp_path: Pa
     assert name in str(refusal.value)
 
 
+def test_bad_content_of_a_file_is_refused_with_the_same_words(tmp_path: Path) -> None:
+    for name in ("text.wav", "nothing.wav", "empty.wav", "rate.wav", "cut.flac", "loud.wav", "nan.wav"):
+        path = bad(tmp_path, name)
+        with pytest.raises(DataError) as by_path:
+            read_recording(Clip(path))
+        with pytest.raises(DataError) as by_content:
+            recording_of(path.read_bytes(), "The recording")
+        assert str(by_content.value) == str(by_path.value).replace(str(path), "The recording")
+
+
+def test_content_that_is_too_long_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    soundfile.write(file, np.tile(TONE, 5 * 3600), RATE, format="FLAC")  # five hours
+    monkeypatch.setattr(np, "empty", None)
+    with pytest.raises(DataError, match=r"The recording lasts 18,000\.0 seconds, and at most 600 are read\. Cut it\."):
+        recording_of(file.getvalue(), "The recording", longest=600.0)
+    with pytest.raises(DataError, match="has 144,000,000 samples, and at most 67,108,864 are read"):
+        recording_of(file.getvalue(), "The recording", longest=20_000.0)
+
+
 def test_a_stretch_outside_the_recording_is_refused(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", TONE, RATE)
     for start, end in ((1.0, None), (0.5, 1.2), (7.0, 8.0)):
@@ -176,7 +208,8 @@ def test_the_end_of_the_samples_is_known_by_the_header(name: str, settings: dict
     path = tmp_path / name
     sound = np.column_stack([TONE, -TONE])
     soundfile.write(path, sound, RATE, **settings)
-    end = end_of_samples(path)
+    with path.open("rb") as file:
+        end = end_of_samples(file)
     assert end is not None
     assert end <= path.stat().st_size
     assert audio_file.CUT not in read_recording(Clip(path)).remarks
@@ -186,8 +219,7 @@ def test_the_end_of_the_samples_is_known_by_the_header(name: str, settings: dict
     assert len(cut.samples) == len(TONE) - 1
     assert audio_file.CUT in cut.remarks
     for size in range(0, 120, 7):  # a header that is cut off, too
-        path.write_bytes(data[:size])
-        end_of_samples(path)
+        end_of_samples(io.BytesIO(data[:size]))
 
 
 @pytest.mark.parametrize(("name", "place", "size"), [("a.aiff", b"SSND", 4), ("a.au", b".snd", 8)])
@@ -200,8 +232,7 @@ def test_a_header_that_does_not_know_its_size_promises_nothing(
     data = bytearray(path.read_bytes())
     at = data.index(place) + size
     data[at : at + 4] = struct.pack(">I", unknown)
-    path.write_bytes(bytes(data))
-    assert end_of_samples(path) is None
+    assert end_of_samples(io.BytesIO(data)) is None
 
 
 def test_a_wave_file_that_does_not_know_its_size_is_not_cut_off(tmp_path: Path) -> None:
@@ -217,14 +248,12 @@ def test_a_wave_file_that_does_not_know_its_size_is_not_cut_off(tmp_path: Path) 
     [(2 * RATE, 4 * RATE, 2 * RATE), (0xFFFFFFFF, 2 * RATE, 2 * RATE), (0xFFFFFFFF, 2**63 - 1, None)],
 )
 def test_the_long_size_of_rf64_counts_where_the_short_one_refers_to_it(
-    own: int, long: int, samples: int | None, tmp_path: Path
+    own: int, long: int, samples: int | None
 ) -> None:
     sizes = struct.pack("<4sIQQQI", b"ds64", 28, 0, long, 0, 0)
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16)
     head = b"RF64" + b"\xff" * 4 + b"WAVE" + sizes + form + struct.pack("<4sI", b"data", own)
-    path = tmp_path / "a.wav"
-    path.write_bytes(head + bytes(2 * RATE))
-    assert end_of_samples(path) == (samples and len(head) + samples)
+    assert end_of_samples(io.BytesIO(head + bytes(2 * RATE))) == (samples and len(head) + samples)
 
 
 @pytest.mark.parametrize("ending", ["flac", "ogg"])
