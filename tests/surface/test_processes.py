@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from torch.distributed.run import parse_args
 from foveate import machine
 from foveate.cli import resume, supervision, training
 from foveate.cli.program import build_parser
+from foveate.errors import UsageError
 from foveate.storage.checkpoint import FINAL, MODEL, OPTIMISER, STATE
 from foveate.storage.manifest import file_digest, sealed_folder
 from foveate.storage.portion import Portion, portion_name, write_portions
@@ -134,6 +135,46 @@ def test_more_processes_than_batches_are_refused_before_the_data_are_read(
     assert not (tmp_path / "run").exists()
 
 
+def test_more_processes_than_batches_leave_no_run_behind_also_by_torchrun(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class First(World):
+        size = 2
+
+    monkeypatch.setattr(world, "joined", lambda: nullcontext(First()))
+    said = foveate(*recipe, "--out", tmp_path / "run")
+    assert said.code == 2
+    assert "2 processes cannot share the 1 batch of an update (train.accumulate = 1)" in said.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_of_one_launch_have_the_same_words(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a comparison those of the first process would have an effect, and the others none."""
+    told: list[Mapping[str, Any]] = []
+
+    class Second(World):
+        rank, size = 1, 2
+
+        def require_equal(self, facts: Mapping[str, Any]) -> None:
+            told.append(facts)
+            raise UsageError("They are not alike.")
+
+    monkeypatch.setattr(world, "joined", lambda: nullcontext(Second()))
+    toml = tmp_path / "run.toml"
+    for text, steps in (("", 4), ("[train]\nseed = 1\n", 5)):
+        toml.write_text(text)
+        assert foveate(*recipe, toml, SET, f"train.steps={steps}", "--out", tmp_path / "new", "--threads", 1).code == 2
+        assert foveate("resume", trained, SET, f"train.steps={steps}").code == 2
+    begun, resumed, other_begun, other_resumed = told
+    assert (resumed, other_resumed) == ({"--set train.steps": "4"}, {"--set train.steps": "5"})
+    different = {name for name in begun if begun[name] != other_begun[name]}
+    assert different == {"--set train.steps", "the TOML file's SHA-256"}
+    assert {"--task", "--source"} < set(begun)
+    assert not {"--out", "--threads", "--config"} & set(begun)
+
+
 def test_the_command_leaves_its_switches_for_the_processes_to_report(
     recipe: tuple[str, ...], foveate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +222,7 @@ def test_the_same_launch_goes_on_where_no_machine_has_counted_a_restart(
 
     def starts(launch: str, *words: Any) -> int:
         monkeypatch.setenv("TORCHELASTIC_RUN_ID", launch)
-        return int(foveate(*recipe, *words, "--out", tmp_path / "named").code)
+        return int(foveate(*recipe, SET, "train.accumulate=2", *words, "--out", tmp_path / "named").code)
 
     assert starts("job 7") == 0
     assert not proceeded
@@ -209,7 +250,6 @@ def test_processes_inside_torchrun_are_refused(
     recipe: tuple[str, ...], foveate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from foveate.cli.supervision import require_processes
-    from foveate.errors import UsageError
 
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)

@@ -42,6 +42,7 @@ start; cosine is stretched over all steps, so that the learning rate rises again
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from foveate.cli.training import require_same_command
     from foveate.config import build, modules_in
     from foveate.storage.run import model_type_of, read_run
     from foveate.storage.shipped import is_shipped, run_folder
@@ -56,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     with joined() as world:
         hush(arguments.quiet or not world.is_first)
+        require_same_command(arguments, world)
         kind = task_of(read_run(folder)).side.run_config
         if assignments := with_device(arguments):
             world.once(lambda: extend(read_run(folder), assignments, kind, arguments.processes))

@@ -18,7 +18,7 @@ from foveate.errors import PeerError, UsageError
 from foveate.storage.checkpoint import Checkpoints
 from foveate.suggestion import counted
 from foveate.tasks.side import written
-from foveate.train.sharing import shared_by
+from foveate.train.sharing import require_batches
 from foveate.train.world import launched
 from foveate.voice import say, tell
 
@@ -33,8 +33,7 @@ def require_processes(processes: int, accumulate: int) -> None:
     """Raises UsageError where --processes cannot be had: inside torchrun, or for more processes than batches."""
     if launched():
         raise UsageError("torchrun has started several processes already. Leave --processes out, or torchrun.")
-    if problem := shared_by(accumulate, processes):
-        raise UsageError(problem)
+    require_batches(accumulate, processes)
 
 
 def supervise(folder: Path, arguments: argparse.Namespace, modules: Sequence[str], reduction: str) -> int:

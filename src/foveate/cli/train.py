@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from foveate.cli.resume import proceed
-    from foveate.cli.training import train
+    from foveate.cli.training import require_same_command, train
     from foveate.config import modules_in, permit, to_dict
     from foveate.storage.run import read_run
     from foveate.train.world import joined, restarts
@@ -72,12 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.out)
     with joined() as world:
         hush(arguments.quiet or not world.is_first)
+        require_same_command(arguments, world)
         begun: list[Begun] = []
         again = any(int(count) for count in world.gather(str(restarts())))  # each machine counts its own
 
         def start() -> None:
             if not ((again or _has_begun(arguments, folder)) and (folder / "config.json").exists()):
-                begun.append(begin(arguments, folder))
+                begun.append(begin(arguments, folder, world.size))
 
         world.once(start, during="the preparation of the data")
         if not begun:  # another process has begun it, or this one before a restart
@@ -103,8 +104,10 @@ class Begun:
     others: Callable[[float], Iterator[str]] | None
 
 
-def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
-    """Chooses the settings, prepares the data and makes the run folder."""
+def begin(arguments: argparse.Namespace, folder: Path, size: int = 1) -> Begun:
+    """Chooses the settings, prepares the data and makes the run folder, for a world of `size` processes, or of those
+    that --processes starts.
+    """
     from foveate.cli.setup import choices, prepare_machine, resolve, suggested, task_of
     from foveate.cli.training import other_sizes
     from foveate.config import to_dict
@@ -112,6 +115,7 @@ def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
     from foveate.storage.run import begin_run, create_run, require_new
     from foveate.train import require_measured
     from foveate.train.accelerator import require_device
+    from foveate.train.sharing import require_batches
 
     name, assignments = arguments.task, with_device(arguments)
     for assignment in assignments:  # before any file is read
@@ -131,6 +135,7 @@ def begin(arguments: argparse.Namespace, folder: Path) -> Begun:
         from foveate.cli.supervision import require_processes
 
         require_processes(arguments.processes, config.train.accumulate)
+    require_batches(config.train.accumulate, size)
     require_new(folder)
     for sentence in choices(suggestion, config) if suggestion else ():
         say(sentence)

@@ -1,16 +1,18 @@
 """Training with progress, and estimates of its time and of other sizes, for `train`, `resume` and `plan`."""
 
+import argparse
 import io
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from foveate.cli.files import option
 from foveate.cli.setup import resolve
 from foveate.config import modules_in, permit, to_dict
 from foveate.errors import FoveateError, UsageError
 from foveate.storage.checkpoint import STATE, Checkpoints, is_finished
-from foveate.storage.manifest import read_json
+from foveate.storage.manifest import file_digest, read_json
 from foveate.suggestion import counted
 from foveate.tasks import TASKS
 from foveate.tasks.run_plan import MINUTES, Suggestion
@@ -20,6 +22,9 @@ from foveate.train.accelerator import chosen_device, described
 from foveate.train.world import ALONE, World
 from foveate.voice import say, tell
 
+APART = {"command", "run", "out", "config", "modules", "threads", "no_tune", "processes", "quiet", "debug"}
+"""Arguments that may differ between the processes of a launch: each machine may have its own names of folders and
+files, and `fit` compares threads and switches itself."""
 LENGTH = 30
 """The assumed tokens of an example without data."""
 
@@ -80,6 +85,26 @@ def train(
 
     world.once(conclude, during="writing the report")
     return 0
+
+
+def require_same_command(arguments: argparse.Namespace, world: World) -> None:
+    """Raises UsageError, in all processes, where a launcher has given them different words, of which those of the first
+    one alone would have an effect.
+    """
+    if world.size == 1:
+        return
+    words: dict[str, str] = {}
+    for name, value in vars(arguments).items():
+        if name == "set":
+            words |= {
+                f"--set {path.strip()}": text.strip() for path, _, text in (each.partition("=") for each in value)
+            }
+        elif name not in APART and not callable(value) and value is not None:
+            words[option(name)] = str(value)
+    config = getattr(arguments, "config", None)
+    if config is not None and Path(config).is_file():
+        words["the TOML file's SHA-256"] = file_digest(Path(config))[:16]
+    world.require_equal(words)
 
 
 def outlook(

@@ -61,6 +61,12 @@ def shared_by(accumulate: int, size: int) -> str:
     )
 
 
+def require_batches(accumulate: int, size: int) -> None:
+    """Raises UsageError where `size` processes cannot share an update's batches."""
+    if problem := shared_by(accumulate, size):
+        raise UsageError(problem)
+
+
 def undivided(config: TrainConfig, size: int) -> str:
     """A sentence where `train.sharding` says how to divide a model that has one process; empty elsewhere."""
     if size > 1 or config.sharding == "replicate":
