@@ -28,6 +28,7 @@ from scoreboard import Line, page
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from tests.surface.malformed import SOUND, Sound, damaged  # noqa: E402
+from tests.surface.sense_run import sense_runs  # noqa: E402
 from tests.surface.service_process import ALL, ServiceProcess  # noqa: E402
 
 SENTENCES = ("The black cat sleeps.", "A man is riding a bicycle.", "Good morning.", "I read a book in the garden.")
@@ -79,7 +80,10 @@ def malformed(arguments: argparse.Namespace) -> Line:
         memory.append(_memory(running, "VmHWM"))
         return memory
 
-    with ServiceProcess(*ALL, *PATIENT) as running:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ServiceProcess(*ALL, *sense_runs(Path(folder)), *PATIENT) as running,
+    ):
         memory = asyncio.run(whole(running))
         healthy = running.client.get("/health").status_code == 200 and len(running.children) == 1
     growth = [after / before - 1 for before, after in zip(memory[1], memory[2], strict=True)]

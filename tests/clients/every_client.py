@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from tests.surface.letter_languages import CAPITALS, FOLLOWING, TEXT, train, write_pairs
+from tests.surface.sense_run import recogniser
 from tests.surface.service_process import ALL, ServiceProcess
 
 from foveate import Translator
+from foveate.tasks.transcribe.use import Transcriber
 
 HERE = Path(__file__).parent
 PYTHON = os.environ.get("FOVEATE_CLIENTS", str(HERE.parents[1] / "build/clients/bin/python"))
@@ -43,17 +45,27 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(write_pairs(tmp_path_factory.mktemp("all") / "pairs.tsv", capitals="de", following="ru"))
 
 
+@pytest.fixture(scope="module")
+def asr(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recogniser, which is the run `asr` of the service, beside its recordings."""
+    return recogniser(tmp_path_factory.mktemp("asr"))
+
+
 @pytest.fixture(scope="module", params=[None, KEY], ids=["without a key", "with a key"])
 def question(
-    request: pytest.FixtureRequest, several: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, several: Path, asr: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, object]]:
     """A service, and the question to every program."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text(f"{KEY}\n")
     guard = ("--api-key-file", str(keys)) if request.param else ()
     letters = {"de": CAPITALS, "ru": FOLLOWING}
-    with ServiceProcess(*ALL, f"all={several}", *guard, "--wait", "20") as service:
-        yield {"address": service.address, "key": request.param, "texts": TEXTS, "text": TEXT, "letters": letters}
+    path = str(asr.parent / "00.wav")
+    (transcript,) = Transcriber.load(asr).transcribe([path])
+    said = {"path": path, "text": transcript.text, "words": [each.label for each in transcript.words]}
+    with ServiceProcess(*ALL, f"all={several}", f"asr={asr}", *guard, "--wait", "20") as service:
+        asked = {"texts": TEXTS, "text": TEXT, "letters": letters, "recording": said}
+        yield {"address": service.address, "key": request.param, **asked}
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,12 @@
 """Requests that somebody has damaged or made up, for every route of the service."""
 
+import base64
 import json
 import random
 from dataclasses import dataclass
 from typing import Any
+
+from tests.surface.sense_run import sound
 
 RELOAD = "/admin/reload"
 """Any request by POST loads the runs anew, so that it is asked by other methods only."""
@@ -30,6 +33,21 @@ def _posted(path: str, **fields: Any) -> Sound:
     return Sound("POST", path, json.dumps(fields).encode())
 
 
+PARTS = "multipart/form-data; boundary=a"
+WAVE = sound(0.2)
+
+
+def _parted(path: str, file: bytes, **fields: str) -> Sound:
+    """A form with a file."""
+    parts = [f'--a\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{fields[name]}\r\n' for name in fields]
+    head = '--a\r\nContent-Disposition: form-data; name="file"; filename="a"\r\nContent-Type: audio/x\r\n\r\n'
+    return Sound("POST", path, "".join([*parts, head]).encode() + file + b"\r\n--a--\r\n", PARTS)
+
+
+def _in_base64(path: str, file: bytes, **parameters: Any) -> Sound:
+    return _posted(path, inputs=base64.b64encode(file).decode(), parameters=parameters)
+
+
 FORM = "application/x-www-form-urlencoded"
 SOUND = (
     _posted("/translate", q=["Hello", "a"], source="en", target="fr", alternatives=1),
@@ -53,6 +71,12 @@ SOUND = (
     ),
     _posted("/models/tags", inputs=["a b"], parameters={"aggregation_strategy": "simple", "ignore_labels": []}),
     _posted("/models/gaps", inputs="a [MASK]", parameters={"top_k": 2}),
+    _parted("/transcribe", WAVE, run="asr"),
+    Sound("POST", "/transcribe?run=asr", WAVE, "audio/wav"),
+    Sound("POST", "/transcribe", sound(0.2, "FLAC"), FORM),
+    _parted("/v1/audio/transcriptions", sound(0.2, "OGG"), model="asr", response_format="verbose_json", language="en"),
+    Sound("POST", "/models/asr", sound(0.2, "MP3"), "audio/mpeg"),
+    _in_base64("/models/asr", WAVE, return_timestamps="word"),
     *(
         Sound("GET", path)
         for path in (
@@ -85,7 +109,10 @@ KINDS = (
     "application/json",
     FORM,
     "text/plain",
-    "multipart/form-data; boundary=a",
+    PARTS,
+    "multipart/form-data; boundary=" + "b" * 80,
+    "multipart/form-data",
+    "audio/wav",
     "application/json; charset=utf-16",
     "",
 )

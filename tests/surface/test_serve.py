@@ -19,6 +19,7 @@ import pytest
 from starlette.routing import Route
 from tests.surface.conftest import call
 from tests.surface.malformed import RELOAD, SOUND, damaged
+from tests.surface.sense_run import sense_runs
 from tests.surface.service_process import ALL, ServiceProcess
 
 from foveate import Translator
@@ -35,8 +36,8 @@ SENTENCES = ["The black cat sleeps.", "A man is riding a bicycle.", "Good mornin
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[ServiceProcess]:
-    with ServiceProcess(*ALL, "--wait", "20") as running:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    with ServiceProcess(*ALL, *sense_runs(tmp_path_factory.mktemp("senses")), "--wait", "20") as running:
         yield running
 
 

@@ -17,6 +17,7 @@ examples:
   foveate serve en-fr --address 0.0.0.0 --api-key-file keys.txt
   curl -d q="Good morning." -d source=en -d target=fr http://127.0.0.1:8080/translate
   curl -d '{"source": "Good morning.", "page": true}' http://127.0.0.1:8080/explain
+  curl -F file=@talk.wav http://127.0.0.1:8080/transcribe
 
 Clients of LibreTranslate and of OpenAI can use it, and KServe's :predict and :explain. The page at / translates and
 shows the attention. A name such as en-fr says the languages of a translator. One line of JSON for each request goes to

@@ -1,4 +1,4 @@
-"""A trained model behind an address: what `foveate serve` asks of a task that reads text."""
+"""A trained model behind an address: what `foveate serve` asks of a task."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,7 +15,9 @@ from foveate.interruption import ask
 from foveate.suggestion import did_you_mean
 
 Result = TypeVar("Result")
-Verb = Literal["translate", "generate", "fill", "tag", "classify"]
+Verb = Literal["translate", "generate", "fill", "tag", "classify", "transcribe", "caption"]
+Reads = Literal["texts", "recordings", "pictures"]
+"""The things that a model answers; recordings and pictures are the contents of files."""
 MOST_CELLS = 65_536
 """The largest map of weights in an answer."""
 LOOK = ("target", "site", "head", "words", "top", "page")
@@ -71,9 +73,10 @@ class InFlight(Protocol):
 
 
 class Served(ABC):
-    """A model that answers texts. One thread calls it."""
+    """A model that answers texts, or the contents of files (`ServedFiles`). One thread calls it."""
 
     verb: ClassVar[Verb]
+    reads: Reads = "texts"
     settings: tuple[str, ...] = ()
     """The names of the settings that a request may have."""
     usual_length: ClassVar[int] = 0
@@ -89,7 +92,7 @@ class Served(ABC):
         self.reader = reader
 
     @abstractmethod
-    def answer(self, texts: Sequence[str], settings: Mapping[str, Any]) -> list[Answered]:
+    def answer(self, texts: Sequence[Any], settings: Mapping[str, Any]) -> list[Answered]:
         """The answers to several texts, in order. Raises DataError for a text that is too long, with the numbers, and
         UsageError for impossible settings.
         """

@@ -205,20 +205,20 @@ class Side(ABC):
         """A trained model and the files that another engine needs."""
 
     def served(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Served:
-        """The trained model of a run, as `foveate serve` offers it. Raises UsageError for a model that reads no
-        text.
+        """The trained model of a run, as `foveate serve` offers it. Raises UsageError for a model that reads
+        something else than texts, recordings or pictures.
         """
         model = self.load(run, precision=precision, note=note)
         served = self.offered(model, run_folder(run))
         if served is None:
             raise UsageError(
-                f"`foveate serve` offers models that read text, and {run} is a run of {self.entry.name} that reads "
-                f"something else. Use `foveate {self.entry.verb.name}`."
+                f"`foveate serve` offers models that read texts, recordings or pictures, and {run} is a run of "
+                f"{self.entry.name} that reads something else. Use `foveate {self.entry.verb.name}`."
             )
         return served
 
     def offered(self, model: Any, folder: Path) -> Served | None:
-        """A loaded model as a service offers it; None for one that reads no text."""
+        """A loaded model as a service offers it; None for one that it does not offer."""
         return None
 
     def sight(self, arguments: argparse.Namespace, text: str) -> Sight:

@@ -34,4 +34,10 @@ if __name__ == "__main__":
     assert all(choice.token_str in choice.sequence for choice in choices)
     written = at("gpt").text_generation("ab", max_new_tokens=9)
     assert at("gpt").text_generation("ab", max_new_tokens=9, return_full_text=True) == f"ab{written}" != "ab"
+    recording = question.recording
+    assert at("asr").automatic_speech_recognition(recording["path"]).text == recording["text"]
+    timed = at("asr").automatic_speech_recognition(recording["path"], extra_body={"return_timestamps": "word"})
+    assert [each["text"] for each in timed.chunks] == recording["words"]
+    with fails(HfHubHTTPError, "not a recording"):
+        at("asr").automatic_speech_recognition(b"no sound")
     tell(answers)

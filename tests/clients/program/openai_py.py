@@ -1,6 +1,8 @@
-"""openai: whole answers, streams, errors, and all of them without waiting."""
+"""openai: whole answers, streams, transcriptions, errors, and texts without waiting."""
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import openai
 from question import Question, fails, tell
@@ -27,6 +29,22 @@ def streamed(client: openai.OpenAI, text: str) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
+def transcribed(client: openai.OpenAI, recording: dict[str, Any]) -> None:
+    path = Path(recording["path"])
+    ask = client.audio.transcriptions.create
+    assert ask(model="asr", file=path).text == recording["text"]
+    assert ask(model="asr", file=path, response_format="text") == recording["text"] + "\n"
+    whole = ask(model="asr", file=path, response_format="verbose_json", timestamp_granularities=["word"])
+    assert [each.word for each in whole.words] == recording["words"]
+    assert whole.duration == whole.usage.seconds > 0
+    with fails(openai.BadRequestError, "srt"):
+        ask(model="asr", file=path, response_format="srt")
+    with fails(openai.UnprocessableEntityError, "not a recording"):
+        ask(model="asr", file=b"no sound")
+    with fails(openai.NotFoundError, "can translate"):
+        ask(model=MODEL, file=path)
+
+
 async def without_waiting(client: openai.AsyncOpenAI, texts: list[str]) -> tuple[list[str], list[str]]:
     async def one(text: str) -> str:
         return (await client.chat.completions.create(model=MODEL, messages=messages(text))).choices[0].message.content
@@ -51,6 +69,7 @@ if __name__ == "__main__":
         by_field = client.chat.completions.create(model="all", **asked, extra_body={"to": language})
         assert by_name.choices[0].message.content == by_field.choices[0].message.content == written
     assert (answers, answers) == asyncio.run(without_waiting(openai.AsyncOpenAI(**access), question.texts))
+    transcribed(client, question.recording)
     ask = client.chat.completions.create
     with fails(openai.NotFoundError, "Did you mean 'en-fr'"):
         ask(model="en-f", messages=messages("a"))

@@ -1,5 +1,5 @@
-"""The question to a program: an address, a key or none, texts for the model `en-fr`, and a text for `all`. The answer
-is the last line that it prints: JSON.
+"""The question to a program: an address, a key or none, texts for the model `en-fr`, a text for `all`, and a recording
+for `asr`. The answer is the last line that it prints: JSON.
 """
 
 import json
@@ -18,6 +18,8 @@ class Question:
     text: str
     letters: dict[str, str]
     """The translations of this text, by language, which the model `all` writes."""
+    recording: dict[str, Any]
+    """The path of a recording, and the `text` and the `words` that the model `asr` writes."""
 
     @classmethod
     def read(cls) -> "Question":

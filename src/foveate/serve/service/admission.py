@@ -2,7 +2,8 @@
 
 A service that accepts everything answers nothing in time when too much is asked: all requests wait until their
 deadlines. The cost of a request is known before its text is tokenised, by its characters, and the rate at which cost is
-worked off is measured, so that the waiting time is known too.
+worked off is measured, so that the waiting time is known too. The cost of a file follows from the time that its run
+took for such files at the start (`Card.price`), in characters, too, so that all requests wait in one queue.
 """
 
 import math
@@ -36,6 +37,12 @@ class Limits:
     """Characters of a text."""
     lines: int = 2_000
     """Lines of a text."""
+    upload: int = 25_000_000
+    """Bytes of a request with files."""
+    files: int = 16
+    """Files of a request."""
+    freight: int = 128_000_000
+    """Bytes of all files that are being sent, wait or are answered."""
     arrival: float = 20.0
     """Seconds in which a request must have arrived whole; one that has not gets the status 408."""
     timeout: float = 30.0
@@ -82,6 +89,10 @@ class Admission:
         self._cost = self._seconds = 0.0
         self._initial = 0.0
         self._full = False
+
+    def worth(self, seconds: float) -> int:
+        """The cost of work that is known by its time: the characters that could be read instead."""
+        return max(round(seconds * (self._initial or 1.0)), 1)
 
     @property
     def is_full(self) -> bool:

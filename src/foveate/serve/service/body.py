@@ -1,6 +1,6 @@
 """Reading and writing of bodies: JSON of a known shape, forms, query strings."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -16,15 +16,23 @@ FORM = "application/x-www-form-urlencoded"
 PARTS = "multipart/form-data"
 
 
-async def body_of(request: Request, most: int) -> bytes:
-    """The body of a request. Raises RefusedError (413) as soon as it is too long, and (415) if it is compressed."""
+async def body_of(
+    request: Request, most: int, *, take: Callable[[int], None] | None = None, refusal: RefusedError | None = None
+) -> bytes:
+    """The body of a request. Raises RefusedError (413, or the `refusal`) as soon as it is too long, and (415) if it is
+    compressed. `take` is told the bytes of each piece.
+    """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RefusedError(415, "A compressed request is not read. Send it without Content-Encoding.", "compressed")
     content = bytearray()
     async for chunk in request.stream():
+        if take is not None:
+            take(len(chunk))
         content += chunk
         if len(content) > most:
-            raise RefusedError(413, f"A request has at most {most:,} bytes. Send fewer texts at once.", "too_large")
+            raise refusal or RefusedError(
+                413, f"A request has at most {most:,} bytes. Send fewer texts at once.", "too_large"
+            )
     return bytes(content)
 
 

@@ -10,12 +10,14 @@ from typing import Any
 
 from starlette.requests import Request
 
-from foveate.serve.service.admission import Admission, Limits, cost, forced, tokens_of
+from foveate.serve.service.admission import COMPANY, Admission, Limits, cost, forced, tokens_of
 from foveate.serve.service.counter import Counters
+from foveate.serve.service.file_size import units
 from foveate.serve.service.language import code_among
 from foveate.serve.service.message import Card, Kind, Part, Reply
 from foveate.serve.service.model_pool import ModelPool
 from foveate.serve.service.refused import invalid, missing, unavailable
+from foveate.serve.service.upload import Freight
 from foveate.suggestion import did_you_mean
 
 PAGES = 32
@@ -30,6 +32,7 @@ class Desk:
     def __init__(self, pool: ModelPool, limits: Limits) -> None:
         self.pool, self.limits = pool, limits
         self.admission = Admission(limits, workers=len(pool.hosts))
+        self.freight = Freight(limits)
         self.counters = Counters()
         self.draining = False
         self.in_flight = 0
@@ -45,15 +48,19 @@ class Desk:
         if not self.is_ready:
             raise unavailable("The service is closing." if self.draining else "The models are being loaded.")
 
-    def card(self, verb: str | None = None, name: str | None = None) -> Card:
-        """The run of a name, or the first that can do something. Raises RefusedError if there is none."""
+    def card(self, verb: str | None = None, name: str | None = None, *, files: bool = False) -> Card:
+        """The run of a name, or the first that can do something with texts, or with `files`. Raises RefusedError if
+        there is none.
+        """
         cards = self.pool.cards
         if not cards:
             raise unavailable("The models are being loaded.")
-        able = [card for card in cards if verb in (None, card.verb)]
         if name is None:
-            if able:
-                return able[0]
+            able = [card for card in cards if verb in (None, card.verb)]
+            # One that reads something else says so when it is asked.
+            first = next((card for card in able if (card.reads != "texts") == files), next(iter(able), None))
+            if first is not None:
+                return first
             raise missing(f"No run of this service can {verb}. It has {_listed(cards)}.")
         for card in cards:
             if card.name == name:
@@ -79,6 +86,7 @@ class Desk:
         self, request: Request, card: Card, texts: Sequence[str], settings: dict[str, Any], kind: Kind
     ) -> AsyncGenerator[Part | Reply]:
         """The parts of an answer, and the whole one last."""
+        require_texts(card)
         self.check(texts)
         self.check([forced(settings)])
         settings = directed(card, settings)
@@ -86,12 +94,43 @@ class Desk:
             raise unavailable("The service is closing.")
         price = cost(kind, texts, settings, card.lengths)
         alone = tokens_of(settings, card.lengths) / card.pace if card.pace and kind == "answer" else 0.0
+        async with aclosing(self._admitted(request, card, texts, [], settings, kind, price, alone)) as parts:
+            async for part in parts:
+                yield part
+
+    async def ask_files(self, request: Request, card: Card, files: Sequence[bytes]) -> Reply:
+        """The answer of a run to the contents of files. Raises RefusedError where there is none."""
+        require_files(card)
+        if self.draining:
+            raise unavailable("The service is closing.")
+        each, unit = card.price
+        price = self.admission.worth(sum(each + unit * units(card.reads, content) for content in files))
+        async with aclosing(self._admitted(request, card, [], files, {}, "answer", price, 0.0)) as parts:
+            async for part in parts:
+                if isinstance(part, Reply):
+                    return part
+        raise unavailable("The model process ended.")
+
+    async def _admitted(
+        self,
+        request: Request,
+        card: Card,
+        texts: Sequence[str],
+        files: Sequence[bytes],
+        settings: dict[str, Any],
+        kind: Kind,
+        price: int,
+        alone: float,
+    ) -> AsyncGenerator[Part | Reply]:
+        """The parts of an answer to a question that was checked, if its turn comes in time."""
         self.admission.admit(price, alone=alone, streams=kind == "stream")
         self.in_flight += 1
         started, begun = time.perf_counter(), False
         leaving = asyncio.ensure_future(_left(request))
         try:
-            work = self.pool.ask(card.name, kind, list(texts), settings, self.limits.timeout, price, leaving)
+            work = self.pool.ask(
+                card.name, kind, list(texts), settings, self.limits.timeout, price, leaving, list(files)
+            )
             async with aclosing(work):
                 async for part in work:
                     if part.unknown:
@@ -156,9 +195,25 @@ class Desk:
                 ) from None
 
     def _finished(self, card: Card, reply: Reply) -> None:
-        self.admission.measured(reply.cost, reply.seconds, max(self.in_flight, len(reply.values)))
+        # The price of files is that of one alone.
+        together = COMPANY if card.reads != "texts" else max(self.in_flight, len(reply.values))
+        self.admission.measured(reply.cost, reply.seconds, together)
         self.counters.tokens.labels(card.name, "read").inc(reply.read)
         self.counters.tokens.labels(card.name, "written").inc(reply.written)
+
+
+def require_texts(card: Card) -> None:
+    """Raises RefusedError for a run that reads files."""
+    if card.reads != "texts":
+        raise invalid(
+            f"The run {card.name} reads {card.reads}, not texts. Send a file to /{card.verb}: curl -F file=@NAME."
+        )
+
+
+def require_files(card: Card) -> None:
+    """Raises RefusedError for a run that reads texts."""
+    if card.reads == "texts":
+        raise invalid(f"The run {card.name} reads texts, not files. Send JSON with a text.")
 
 
 def writes(card: Card, language: str) -> bool:

@@ -21,7 +21,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate import __version__
 from foveate.errors import FoveateError
-from foveate.serve.service import hugging_face_shape, kserve, libre_translate, open_ai, open_inference, own_interface
+from foveate.serve.service import (
+    hugging_face_shape,
+    kserve,
+    libre_translate,
+    open_ai,
+    open_ai_audio,
+    open_inference,
+    own_interface,
+)
 from foveate.serve.service.body import answer
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.failure import described
@@ -69,6 +77,7 @@ def application(desk: Desk, keys: Keyring, door: Door, log: Callable[[str], None
         *own_interface.routes(desk, keys),
         *kserve.routes(desk, keys),
         *open_ai.routes(desk, keys),
+        *open_ai_audio.routes(desk, keys),
         *open_inference.routes(desk, keys),
         *hugging_face_shape.routes(desk, keys),
         *_own(desk, keys),
@@ -115,7 +124,13 @@ def _own(desk: Desk, keys: Keyring) -> Iterable[Route]:
                 "version": __version__,
                 "keyRequired": keys.needed,
                 "runs": [
-                    {"name": card.name, "task": card.verb, "languages": card.languages, "directions": card.directions}
+                    {
+                        "name": card.name,
+                        "task": card.verb,
+                        "languages": card.languages,
+                        "directions": card.directions,
+                        "reads": card.reads,
+                    }
                     for card in desk.pool.cards
                 ],
             }

@@ -1,8 +1,10 @@
 """Hugging Face's shapes: `inputs` and `parameters` of translation, text classification, token classification, gaps and
-text generation, as `huggingface_hub.InferenceClient(model=".../models/NAME")` sends them. A parameter that a run does
-not have is refused, not ignored.
+text generation, as `huggingface_hub.InferenceClient(model=".../models/NAME")` sends them; of speech recognition, audio
+and image classification and image to text the bytes of a file, or where there are parameters, JSON with its base64. A
+parameter that a run does not have is refused, not ignored.
 """
 
+import binascii
 from itertools import groupby
 from typing import Any, Generic, Literal, TypeVar
 
@@ -11,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from foveate.serve.service.body import answer, read
+from foveate.serve.service.body import PARTS, answer, decoded, read
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.language import code_among, code_of
 from foveate.serve.service.message import Card, settings_of
 from foveate.serve.service.refused import RefusedError, invalid
+from foveate.serve.service.upload import JSON, type_of
 
 Shape = TypeVar("Shape", bound="Parameters")
 GAPS = ("[MASK]", "<mask>", "___")
@@ -139,6 +142,29 @@ class TextGeneration(Parameters, kw_only=True):
         return {"generated_text": text + value["text"] if self.return_full_text else value["text"]}
 
 
+class SpeechRecognition(Parameters, kw_only=True):
+    return_timestamps: Literal[False, "word"] = False
+
+    def shaped(self, value: dict[str, Any], text: str) -> Any:
+        answer = {"text": value["text"]}
+        if not self.return_timestamps:
+            return answer
+        if value["words"] is None:
+            raise invalid("This run has no CTC, which tells when a word is heard. Leave return_timestamps out.")
+        chunks = [{"text": each["word"], "timestamp": [each["start"], each["end"]]} for each in value["words"]]
+        return {**answer, "chunks": chunks}
+
+
+class ImageToText(Parameters):
+    def shaped(self, value: dict[str, Any], text: str) -> Any:
+        return [{"generated_text": value["text"]}]
+
+
+FILE_TASKS: dict[str, type[Parameters]] = {
+    "classify": TextClassification,  # of recordings and pictures, too
+    "transcribe": SpeechRecognition,
+    "caption": ImageToText,
+}
 TASKS: dict[str, type[Parameters]] = {
     "translate": Translation,
     "classify": TextClassification,
@@ -157,10 +183,24 @@ class Inputs(msgspec.Struct, Generic[Shape]):
     options: dict[str, Any] | None = None
 
 
+class File(msgspec.Struct, Generic[Shape]):
+    """A file as base64, and parameters."""
+
+    inputs: str
+    parameters: Shape | None = None
+    options: dict[str, Any] | None = None
+
+
+SPARE = 10_000
+"""Bytes for the parameters beside a file in base64."""
+
+
 def routes(desk: Desk, keys: Keyring) -> list[Route]:
     async def model(request: Request) -> Response:
         keys.require(request)
         card = desk.card(name=request.path_params["name"])
+        if card.reads != "texts":
+            return await of_file(request, card)
         task = TASKS[card.verb]
         query: Inputs[Parameters] = await read(request, Inputs[task], desk.limits.body)  # type: ignore[valid-type]
         if query.stream:
@@ -173,7 +213,27 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         alone = isinstance(query.inputs, str) and card.verb in ("tag", "fill")
         return answer(values[0] if alone else values)
 
+    async def of_file(request: Request, card: Card) -> Response:
+        task, kind = FILE_TASKS[card.verb], type_of(request)
+        if kind == PARTS:
+            raise RefusedError(415, f"Here the body is the file. A form is for /{card.verb}.", "multipart")
+        most = desk.limits.upload
+        async with desk.freight.body(request, most // 3 * 4 + SPARE if kind == JSON else most) as content:
+            parameters = task()
+            if kind == JSON:
+                query: File[Parameters] = decoded(content, File[task])  # type: ignore[valid-type]
+                content, parameters = _of_base64(query.inputs), query.parameters or parameters
+            reply = await desk.ask_files(request, card, [content])
+            return answer(parameters.shaped(reply.values[0], ""))
+
     return [Route("/models/{name}", model, methods=["POST"], name="hugging face model")]
+
+
+def _of_base64(text: str) -> bytes:
+    try:
+        return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise invalid("inputs are not a file in base64.") from None
 
 
 def _placed(value: dict[str, Any], text: str) -> list[dict[str, Any]]:

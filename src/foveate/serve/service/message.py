@@ -11,8 +11,8 @@ _SIZE = struct.Struct("<I")
 
 
 class Question(msgspec.Struct, tag=True, frozen=True):
-    """Texts for a run. `left` are the seconds until nobody waits for the answer any more, `cost` is in characters
-    (see `admission`).
+    """Texts or files for a run. `left` are the seconds until nobody waits for the answer any more, `cost` is in
+    characters (see `admission`).
     """
 
     number: int
@@ -22,6 +22,13 @@ class Question(msgspec.Struct, tag=True, frozen=True):
     settings: dict[str, Any]
     left: float
     cost: int
+    files: list[bytes] = []
+    """The contents of files, for a run that reads these instead of texts."""
+
+    @property
+    def things(self) -> list[Any]:
+        """The texts or files."""
+        return self.files or self.texts
 
 
 class Drop(msgspec.Struct, tag=True, frozen=True):
@@ -42,13 +49,17 @@ class Card(msgspec.Struct, frozen=True):
     created: int
     settings: tuple[str, ...]
     speed: float
-    """Cost that was worked off in a second when the run was loaded."""
+    """Cost that was worked off in a second when the run was loaded; 0 for a run that reads files (see `price`)."""
     lengths: tuple[int, int] = (0, 0)
     """The tokens of a continuation unless a request says how many, and the most."""
     pace: float = 0.0
     """The tokens of one continuation in a second, without company; 0 for a model that does not continue texts."""
     directions: tuple[tuple[str, str], ...] = ()
     """The languages that a translator of several directions translates between; a request says which with `to`."""
+    reads: str = "texts"
+    """Texts, recordings or pictures; the latter two are files."""
+    price: tuple[float, float] = (0.0, 0.0)
+    """The seconds of work for each file, and for each second of sound or pixel, when the run was loaded."""
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:

@@ -221,6 +221,7 @@ class ModelPool:
         left: float,
         cost: int,
         leaving: "asyncio.Future[None]",
+        files: list[bytes] | None = None,
     ) -> AsyncGenerator[Part | Reply]:
         """The parts of an answer, and the answer. Raises RefusedError where there is none, also when the client leaves
         (`leaving` is done); who leaves the loop drops the question.
@@ -230,7 +231,7 @@ class ModelPool:
             raise unavailable("The models are being loaded.")
         host = min(alive, key=lambda each: len(each.pending))
         self._number += 1
-        inquiry = host.ask(Question(self._number, run, kind, texts, settings, left, cost))
+        inquiry = host.ask(Question(self._number, run, kind, texts, settings, left, cost, files or []))
 
         def leave(client: "asyncio.Future[None]") -> None:
             inquiry.said.put_nowait(Left())

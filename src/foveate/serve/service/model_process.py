@@ -130,6 +130,7 @@ class ModelProcess:
         from foveate.storage.run import read_run
         from foveate.storage.shipped import run_folder
         from foveate.tasks import task_of
+        from foveate.tasks.served_file import ServedFiles
 
         folder = run_folder(run)
         weights = _weight_files(folder)
@@ -138,14 +139,18 @@ class ModelProcess:
             before, weights = weights, _weight_files(folder)
             if weights == before:
                 break  # otherwise the run, which is being trained, has another best checkpoint by now
-        text, settings = model.sample
-        model.answer([text], settings)  # the first one prepares kernels
-        texts = [text] * COMPANY
-        started = time.perf_counter()
-        model.answer(texts, settings)
         lengths = (model.usual_length, model.most_length)
-        speed = cost("answer", texts, settings, lengths) / (time.perf_counter() - started)
-        pace = max(_pace(model, text, settings) for _ in range(TRIES)) if model.usual_length else 0.0
+        speed, pace, price = 0.0, 0.0, (0.0, 0.0)
+        if isinstance(model, ServedFiles):
+            price = model.price()
+        else:
+            text, settings = model.sample
+            model.answer([text], settings)  # the first one prepares kernels
+            texts = [text] * COMPANY
+            started = time.perf_counter()
+            model.answer(texts, settings)
+            speed = cost("answer", texts, settings, lengths) / (time.perf_counter() - started)
+            pace = max(_pace(model, text, settings) for _ in range(TRIES)) if model.usual_length else 0.0
         self.models[name], self.digests[name] = model, files_digest(weights)
         flight = model.flight()
         if flight is not None:
@@ -164,6 +169,8 @@ class ModelProcess:
             lengths=lengths,
             pace=pace,
             directions=tuple((source, target) for source, _, target in (each.partition("-") for each in several)),
+            reads=model.reads,
+            price=price,
         )
 
     def _read(self) -> None:
@@ -192,10 +199,10 @@ class ModelProcess:
         together, others, texts = [], deque[tuple[Question, float]](), 0
         for question, until in self.waiting:
             alike = question.kind == first.kind == "answer" and question.run == first.run
-            alike = alike and question.settings == first.settings and texts + len(question.texts) <= MOST_TEXTS
+            alike = alike and question.settings == first.settings and texts + len(question.things) <= MOST_TEXTS
             if question is first or (self._flies(question) if flies else alike):
                 together.append((question, until))
-                texts += len(question.texts)
+                texts += len(question.things)
             else:
                 others.append((question, until))
         self.waiting = others
@@ -287,7 +294,7 @@ class ModelProcess:
         seconds = time.perf_counter() - started
         total = sum(question.cost for question in questions)
         for question, words in zip(questions, unknown, strict=True):
-            own, answers = answers[: len(question.texts)], answers[len(question.texts) :]
+            own, answers = answers[: len(question.things)], answers[len(question.things) :]
             self._reply(question, own, total, seconds, words)
 
     def _reply(
@@ -323,8 +330,8 @@ class ModelProcess:
         if first.kind == "stream":
             self._say_unknown(first)
             return [model.stream(first.texts[0], first.settings, lambda part: self._tell(first.number, part))]
-        texts = [text for question in questions for text in question.texts]
-        return model.answer(texts, first.settings)
+        things = [thing for question in questions for thing in question.things]
+        return model.answer(things, first.settings)
 
     def _require_waiting(self, questions: Sequence[Question]) -> None:
         """Raise StoppedError if nobody waits for an answer to any of these questions."""
@@ -365,5 +372,8 @@ def _reason(error: Exception) -> tuple[int, str]:
         return 422, str(error)
     print(described(error), file=sys.stderr, flush=True)
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        return 503, "There is not enough memory for this request. Send shorter texts, or fewer at once."
+        return (
+            503,
+            "There is not enough memory for this request. Send shorter texts or smaller files, or fewer at once.",
+        )
     return 500, "The model failed. The reason is in the service's log."

@@ -1,4 +1,5 @@
-"""OpenAI's interface: models, completions and chat completions, with server-sent events. A translator answers a chat's
+"""OpenAI's interface: models, completions and chat completions, with server-sent events; transcriptions are in
+`open_ai_audio.py`. A translator answers a chat's
 last message of the user with its translation. Fields that do not change an answer here are read over, as that
 interface's servers do; those that would, such as tools, are refused.
 
@@ -23,7 +24,7 @@ from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.message import Card, Part, Reply, settings_of
 from foveate.serve.service.refused import RefusedError, missing
 
-PREFIXES = ("/v1/completions", "/v1/chat/completions", "/v1/models")
+PREFIXES = ("/v1/completions", "/v1/chat/completions", "/v1/models", "/v1/audio/")
 """Paths whose errors have this interface's shape."""
 
 
@@ -121,7 +122,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
     async def model(request: Request) -> Response:
         keys.require(request)
         name = request.path_params["name"]
-        card = _named(desk, name)
+        card = named(desk, name)
         return answer({**shown(card, name), "name": name, "ready": True})  # the latter two for KServe's clients
 
     async def chat(request: Request) -> Response:
@@ -176,6 +177,7 @@ def shown(card: Card, name: str) -> dict[str, Any]:
         "parameters": card.parameters,
         "languages": card.languages,
         "settings": card.settings,
+        "reads": card.reads,
         "directions": [pair for pair in card.directions if language in (None, pair[1])],
     }
 
@@ -250,13 +252,13 @@ async def _streamed(
 
 def _writer(desk: Desk, name: str) -> Card:
     """A run that writes text. Raises RefusedError for another one."""
-    card = _named(desk, name)
+    card = named(desk, name)
     if card.verb not in ("translate", "generate"):
         raise missing(f"The run {name} can {card.verb}, and this interface is for models that write. Use /{card.verb}.")
     return card
 
 
-def _named(desk: Desk, name: str) -> Card:
+def named(desk: Desk, name: str) -> Card:
     """The run of a model's name. Raises RefusedError if there is none."""
     run = name.partition(":")[0]
     several = (card for card in desk.pool.cards if card.name == run and card.directions)

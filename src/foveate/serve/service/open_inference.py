@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from foveate import __version__
 from foveate.serve.service.body import answer, body_of, decoded
-from foveate.serve.service.desk import Desk
+from foveate.serve.service.desk import Desk, require_texts
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.message import Card
 from foveate.serve.service.refused import RefusedError, invalid
@@ -81,6 +81,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
     async def model(request: Request) -> Response:
         keys.require(request)
         card = desk.card(name=request.path_params["name"])
+        require_texts(card)
         return answer(
             {
                 "name": card.name,
@@ -100,6 +101,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         keys.require(request)
         query, binary = _divided(await body_of(request, desk.limits.body), request.headers.get(HEADER))
         card = desk.card(name=request.path_params["name"])
+        require_texts(card)
         texts, shape = _texts(query, binary)
         settings = {name: value for name, value in query.parameters.items() if name != BINARY_OUTPUT}
         outputs = _outputs(query, card)

@@ -1,4 +1,6 @@
-"""Our own interface: `/tag`, `/classify`, `/fill`, `/generate`, and `/explain`, an answer with its weights."""
+"""Our own interface: `/tag`, `/classify`, `/fill`, `/generate` for texts, `/transcribe`, `/caption` and `/classify` for
+files, and `/explain`, an answer with its weights.
+"""
 
 from typing import Any
 
@@ -7,14 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from foveate.serve.service.body import answer, read
+from foveate.serve.service.body import PARTS, answer, read
 from foveate.serve.service.desk import Desk, writes
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.message import Card, settings_of
-from foveate.serve.service.refused import invalid
+from foveate.serve.service.refused import RefusedError, invalid
+from foveate.serve.service.upload import JSON, type_of
 
 Setting = str | int | float | bool | list[str] | None
 VERBS = ("tag", "classify", "fill", "generate")
+FILE_VERBS = ("transcribe",)
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,6 +47,8 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
     def of(verb: str) -> Route:
         async def endpoint(request: Request) -> Response:
             keys.require(request)
+            if verb == "classify" and _is_file(type_of(request)):
+                return await of_files(request, verb)
             query = await read(request, Ask, desk.limits.body)
             card = desk.card(verb, query.run)
             texts = [query.text] if isinstance(query.text, str) else query.text
@@ -51,12 +57,33 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
 
         return Route(f"/{verb}", endpoint, methods=["POST"], name=verb)
 
+    async def of_files(request: Request, verb: str) -> Response:
+        async with desk.freight.upload(request) as upload:
+            upload.require_fields("run")
+            card = desk.card(verb, upload.one("run"), files=True)
+            reply = await desk.ask_files(request, card, upload.files)
+            return answer(reply.values[0] if len(upload.files) == 1 else reply.values)
+
+    def for_files(verb: str) -> Route:
+        async def endpoint(request: Request) -> Response:
+            keys.require(request)
+            if type_of(request) == JSON:
+                raise RefusedError(415, f"/{verb} reads files, not JSON: curl -F file=@NAME.", "type")
+            return await of_files(request, verb)
+
+        return Route(f"/{verb}", endpoint, methods=["POST"], name=verb)
+
     async def explain(request: Request) -> Response:
         keys.require(request)
         query = await read(request, Explain, desk.limits.body)
         return answer(await explained(desk, request, query))
 
-    return [*map(of, VERBS), Route("/explain", explain, methods=["POST"], name="explain")]
+    return [*map(of, VERBS), *map(for_files, FILE_VERBS), Route("/explain", explain, methods=["POST"], name="explain")]
+
+
+def _is_file(kind: str) -> bool:
+    """Whether a body of this type has files; that of JSON may have any other type."""
+    return kind in (PARTS, "application/octet-stream") or kind.startswith(("audio/", "image/", "video/"))
 
 
 async def explained(desk: Desk, request: Request, query: Explain) -> dict[str, Any]:

@@ -62,7 +62,8 @@ async def _run(service: Service, note: Callable[[str], None], log: Callable[[str
     try:
         await pool.begin()
         desk = Desk(pool, service.limits)
-        desk.admission.begin(min(card.speed for card in pool.cards))
+        # A service of files alone counts milliseconds of work.
+        desk.admission.begin(min((card.speed for card in pool.cards if card.speed), default=1000.0))
         hosts = LOCAL if service.is_local else None
         app = application(desk, service.keys, Door(hosts, frozenset(service.origins)), log)
         config = uvicorn.Config(

@@ -38,12 +38,14 @@ from foveate.tasks.run_plan import (
     spelled,
     vocabulary,
 )
+from foveate.tasks.served_file import reads_of
 from foveate.tasks.text_writing_side import Reading, Things, WritingSide
 from foveate.tasks.transcribe import TASK
 from foveate.tasks.transcribe.dictation import dictate, seeing
 from foveate.tasks.transcribe.encoder_view import SETTING, view_option, without_view
 from foveate.tasks.transcribe.recogniser_size import suggest
 from foveate.tasks.transcribe.recognition import RecognitionConfig
+from foveate.tasks.transcribe.served_transcriber import ServedTranscriber
 from foveate.tasks.transcribe.task import VALIDATED, TranscribeConfig, TranscribeTask
 from foveate.tasks.transcribe.use import Transcriber
 from foveate.voice import say
@@ -112,6 +114,9 @@ class TranscribeSide(WritingSide):
 
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Transcriber:
         return Transcriber.load(run, precision=precision, note=note)
+
+    def offered(self, model: Transcriber, folder: Path) -> ServedTranscriber | None:
+        return ServedTranscriber(model) if reads_of(model) else None
 
     def in_use(self, task: TranscribeTask) -> Transcriber:
         return Transcriber(

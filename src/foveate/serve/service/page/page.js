@@ -3,6 +3,8 @@ const at = (id) => document.getElementById(id);
 /** Milliseconds until a service without models is asked again. */
 const AGAIN = 2000;
 let runs = [];
+/** Runs that read files, which this page does not send. */
+let others = [];
 
 const headers = () => ({ "content-type": "application/json", ...(at("key").value ? { authorization: `Bearer ${at("key").value}` } : {}) });
 const chosen = () => runs[at("run").value];
@@ -81,10 +83,12 @@ function cell(kind, text, scope) {
 }
 
 function curl() {
+  const key = at("keyfield").hidden ? "" : " -H 'Authorization: Bearer KEY'";
+  const written = ({ name, task }) => `curl${key} -F run=${name} -F file=@FILE ${location.origin}/${task}`;
+  at("others").textContent = others.map(written).join("\n");
   if (!runs.length) return;
   const [path, body] = question();
   const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
-  const key = at("keyfield").hidden ? "" : " -H 'Authorization: Bearer KEY'";
   at("curl").textContent = `curl${key} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))} ${location.origin}${path}`;
 }
 
@@ -146,12 +150,16 @@ function hint() {
 
 async function load() {
   const about = await fetch("/about").then((response) => response.json(), () => null);
-  runs = about?.runs.flatMap(directed) ?? [];
+  runs = about?.runs.filter(({ reads }) => reads === "texts").flatMap(directed) ?? [];
+  others = about?.runs.filter(({ reads }) => reads !== "texts") ?? [];
+  for (const part of document.querySelectorAll(".texts")) part.hidden = !runs.length && others.length > 0;
+  at("files").hidden = !others.length;
   at("keyfield").hidden = !about?.keyRequired;
   speak();
   curl();
-  at("state").textContent = runs.length ? "" : said(about ? "loading" : "silent");
-  if (!runs.length) setTimeout(() => void load(), AGAIN);
+  const waits = !runs.length && !others.length;
+  at("state").textContent = waits ? said(about ? "loading" : "silent") : "";
+  if (waits) setTimeout(() => void load(), AGAIN);
 }
 
 at("language").replaceChildren(...Object.entries(WORDS).map(([code, { name }]) => new Option(name, code)));

@@ -1,0 +1,70 @@
+"""The amount of work in a file by its header: seconds of sound, or pixels. The front does not decode files: what it
+takes from a header may be wrong, and is used for the price of a request only. The readers in the model process know.
+"""
+
+import struct
+
+from foveate.data.image_file import size_of
+from foveate.tasks.file_limit import LONGEST
+
+HEAD = 1 << 18
+"""The bytes of a file that are looked at."""
+COMPRESSED, PLAIN = 16_000, 400_000
+"""The bytes of a second of MP3, and of two channels in floats, 48,000 times a second; no usual file has more."""
+PIXELS_A_BYTE = 4
+"""Pixels for each byte of a picture whose header is not understood."""
+
+
+def units(reads: str, content: bytes) -> float:
+    """The seconds of a recording, or the pixels of a picture."""
+    return seconds(content) if reads == "recordings" else float(pixels(content))
+
+
+def pixels(content: bytes) -> int:
+    r"""The pixels of a picture.
+
+    >>> pixels(b"GIF89a\3\0\2\0")
+    6
+    """
+    size = size_of(content if len(content) <= HEAD else content[:HEAD] + content[-12:])
+    return PIXELS_A_BYTE * len(content) if size is None else size[0] * size[1]
+
+
+def seconds(content: bytes) -> float:
+    """The seconds of a recording, at most the most that is read."""
+    known = _wave(content) or _flac(content) or _ogg(content) or len(content) / COMPRESSED
+    return min(max(known, len(content) / PLAIN), LONGEST)
+
+
+def _wave(content: bytes) -> float:
+    """The samples of WAV have as many bytes a second as its header says; 0 for other formats."""
+    form = content[:HEAD].find(b"fmt ") if content.startswith((b"RIFF", b"RF64")) else -1
+    if form < 0 or len(content) < form + 20:
+        return 0.0
+    (rate,) = struct.unpack_from("<I", content, form + 16)
+    return len(content) / rate if rate else 0.0
+
+
+def _flac(content: bytes) -> float:
+    """The first block of FLAC says 20 bits of rate, 8 of channels and bits, and 36 of the number of samples."""
+    if not content.startswith(b"fLaC") or len(content) < 26:
+        return 0.0
+    bits = int.from_bytes(content[18:26], "big")
+    rate, samples = bits >> 44, bits & ((1 << 36) - 1)
+    return samples / rate if rate else 0.0
+
+
+def _ogg(content: bytes) -> float:
+    """The last page of Ogg has the number of its last sample: of Opus, 48,000 a second.
+
+    Reference: RFC 3533, section 6.
+    """
+    last = content.rfind(b"OggS\0") if content.startswith(b"OggS") else -1
+    if last < 0 or len(content) < last + 14:
+        return 0.0
+    (sample,) = struct.unpack_from("<q", content, last + 6)
+    vorbis = content[:HEAD].find(b"\x01vorbis")
+    rate = 48_000
+    if 0 <= vorbis <= len(content) - 16:
+        (rate,) = struct.unpack_from("<I", content, vorbis + 12)
+    return max(sample, 0) / rate if rate else 0.0
