@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 from tests.surface.letter_languages import CAPITALS, FOLLOWING, TEXT, train, write_pairs
-from tests.surface.sense_run import recogniser
+from tests.surface.sense_run import captioner, picture_classifier, recogniser
 from tests.surface.service_process import ALL, ServiceProcess
 
 from foveate import Translator
+from foveate.tasks.caption.use import Describer
+from foveate.tasks.classify.use import RowClassifier
 from foveate.tasks.transcribe.use import Transcriber
 
 HERE = Path(__file__).parent
@@ -51,9 +53,19 @@ def asr(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recogniser(tmp_path_factory.mktemp("asr"))
 
 
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A classifier and a captioner of pictures, the runs `pictures` and `captions`."""
+    return picture_classifier(tmp_path_factory.mktemp("labels")), captioner(tmp_path_factory.mktemp("captions"))
+
+
 @pytest.fixture(scope="module", params=[None, KEY], ids=["without a key", "with a key"])
 def question(
-    request: pytest.FixtureRequest, several: Path, asr: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    several: Path,
+    asr: Path,
+    pictures: tuple[Path, Path],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, object]]:
     """A service, and the question to every program."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
@@ -63,8 +75,13 @@ def question(
     path = str(asr.parent / "00.wav")
     (transcript,) = Transcriber.load(asr).transcribe([path])
     said = {"path": path, "text": transcript.text, "words": [each.label for each in transcript.words]}
-    with ServiceProcess(*ALL, f"all={several}", f"asr={asr}", *guard, "--wait", "20") as service:
-        asked = {"texts": TEXTS, "text": TEXT, "letters": letters, "recording": said}
+    classifier, describer = pictures
+    seen = classifier.parent / "00.png"
+    (label,), (caption,) = RowClassifier.load(classifier).classify([seen]), Describer.load(describer).caption([seen])
+    shown = {"path": str(seen), "label": label.label, "caption": caption.text}
+    senses = (f"asr={asr}", f"pictures={classifier}", f"captions={describer}")
+    with ServiceProcess(*ALL, f"all={several}", *senses, *guard, "--wait", "20") as service:
+        asked = {"texts": TEXTS, "text": TEXT, "letters": letters, "recording": said, "picture": shown}
         yield {"address": service.address, "key": request.param, **asked}
 
 

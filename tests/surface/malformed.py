@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from tests.surface.sense_run import sound
+from tests.surface.sense_run import picture, sound
 
 RELOAD = "/admin/reload"
 """Any request by POST loads the runs anew, so that it is asked by other methods only."""
@@ -34,7 +34,7 @@ def _posted(path: str, **fields: Any) -> Sound:
 
 
 PARTS = "multipart/form-data; boundary=a"
-WAVE = sound(0.2)
+WAVE, PNG = sound(0.2), picture(8)
 
 
 def _parted(path: str, file: bytes, **fields: str) -> Sound:
@@ -77,6 +77,12 @@ SOUND = (
     _parted("/v1/audio/transcriptions", sound(0.2, "OGG"), model="asr", response_format="verbose_json", language="en"),
     Sound("POST", "/models/asr", sound(0.2, "MP3"), "audio/mpeg"),
     _in_base64("/models/asr", WAVE, return_timestamps="word"),
+    _parted("/classify", PNG, run="pictures"),
+    Sound("POST", "/classify", PNG, "image/png"),
+    _parted("/caption", PNG, run="captions"),
+    Sound("POST", "/models/pictures", PNG, "image/png"),
+    Sound("POST", "/models/captions", PNG, FORM),
+    _in_base64("/models/pictures", PNG, top_k=1, function_to_apply="softmax"),
     *(
         Sound("GET", path)
         for path in (
@@ -113,6 +119,7 @@ KINDS = (
     "multipart/form-data; boundary=" + "b" * 80,
     "multipart/form-data",
     "audio/wav",
+    "image/png",
     "application/json; charset=utf-16",
     "",
 )

@@ -8,6 +8,7 @@ import soundfile
 from tests.surface.conftest import call
 
 from foveate.data.synthetic import tones
+from foveate.inspect.figure.pixel import photograph
 
 RATE = 8_000
 QUICK = ("--no-tune", "--threads", "1", "--quiet", "--set", "train.steps=2", "--set", "train.validate_every=2")
@@ -30,9 +31,42 @@ def recogniser(folder: Path) -> Path:
     return folder / "run"
 
 
+def captioner(folder: Path) -> Path:
+    """A run that describes the pictures `00.png` to `11.png` beside it."""
+    small = ("--set", "reader.patch=4", "--set", "model.encoder.channels=[8,8]", "--set", "data.max_tokens=200")
+    said = call("train", "caption", "--data", _pictures(folder), "--out", folder / "run", *QUICK, *small)
+    assert said.code == 0, said.err
+    return folder / "run"
+
+
+def picture_classifier(folder: Path) -> Path:
+    """A run that labels the pictures `00.png` to `11.png` beside it."""
+    said = call("train", "classify", "--data", _pictures(folder), "--out", folder / "run", *QUICK)
+    assert said.code == 0, said.err
+    return folder / "run"
+
+
+def _pictures(folder: Path) -> Path:
+    """A table of pictures of 16 × 16 pixels, dark and light ones."""
+    lines = []
+    for number in range(12):
+        shade = ("dark", "light")[number % 2]
+        (folder / f"{number:02}.png").write_bytes(picture(16, 90 + 130 * (number % 2), seed=number))
+        lines.append(f"{number:02}.png\ta {shade} square\n")
+    (folder / "pictures.tsv").write_text("".join(lines))
+    return folder / "pictures.tsv"
+
+
+def picture(side: int, shade: int = 200, *, seed: int = 0) -> bytes:
+    """A square of noise of so much light as a PNG."""
+    noise = np.random.default_rng(seed).integers(0, 30, (side, side, 3))
+    return photograph((noise + shade).astype(np.uint8))
+
+
 def sense_runs(folder: Path) -> tuple[str, ...]:
     """Such runs, as arguments of `foveate serve`."""
-    return (f"asr={recogniser(_inside(folder, 'asr'))}",)
+    runs = {"asr": recogniser, "pictures": picture_classifier, "captions": captioner}
+    return tuple(f"{name}={run(_inside(folder, name))}" for name, run in runs.items())
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -412,6 +412,9 @@ PROOFS = {
     "names of runs, languages, the version and health are open": "test_serve.py::test_who_may_ask",
     "requests for another host name are refused": "test_serve.py::test_who_may_ask",
     "Sizes and shapes of requests are checked": "test_serve.py::test_limits_say_the_numbers",
+    "within limits on bytes, seconds, samples and pixels": "test_serve_file.py::"
+    "test_pictures_that_are_too_large_or_damaged_are_refused_and_never_fail_the_service",
+    "A file that ended this process": "test_serve.py::test_a_model_process_that_dies_is_started_again",
     "leave messages out because these may quote a text": "test_front.py::test_the_report_of_a_failure_has_no_text",
     "A client that sends or reads too slowly is cut off": "test_http_connection.py::"
     "test_a_client_that_sends_byte_by_byte_does_not_win_time",

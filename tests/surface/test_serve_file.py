@@ -1,4 +1,4 @@
-"""A service that answers files: recordings by every interface, limits before they are decoded, and refusals."""
+"""A service that answers files, recordings and pictures: every interface, limits before decoding, and refusals."""
 
 import concurrent.futures
 import io
@@ -13,12 +13,16 @@ import openai
 import pytest
 import soundfile
 from huggingface_hub import InferenceClient
-from tests.surface.sense_run import recogniser, sound
-from tests.surface.service_process import ServiceProcess
+from PIL import Image
+from tests.surface.sense_run import captioner, picture, picture_classifier, recogniser, sound
+from tests.surface.service_process import RUNS, ServiceProcess
 
+from foveate.tasks.caption.use import Describer
+from foveate.tasks.classify.use import RowClassifier
 from foveate.tasks.transcribe.use import Transcriber
 
 KEY = "0123456789abcdef0123"
+TEXTS = RUNS / "classify_transformer"
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +31,21 @@ def asr(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def service(asr: Path) -> Iterator[ServiceProcess]:
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return picture_classifier(tmp_path_factory.mktemp("labelled"))
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return captioner(tmp_path_factory.mktemp("described"))
+
+
+@pytest.fixture(scope="module")
+def service(asr: Path, labelled: Path, described: Path) -> Iterator[ServiceProcess]:
     keys = asr.parent / "keys.txt"
     keys.write_text(f"{KEY}\n")
-    with ServiceProcess("en-fr", f"asr={asr}", "--api-key-file", str(keys), "--wait", "20") as running:
+    runs = ("en-fr", f"labels={TEXTS}", f"asr={asr}", f"pictures={labelled}", f"captions={described}")
+    with ServiceProcess(*runs, "--api-key-file", str(keys), "--wait", "20") as running:
         running.client.headers["authorization"] = f"Bearer {KEY}"
         yield running
 
@@ -134,6 +149,85 @@ def test_client_of_hugging_face(
     assert [each["text"] for each in timed.chunks] == [each.label for each in transcript.words]
 
 
+def test_pictures_have_the_labels_and_captions_that_they_have_without_a_service(
+    service: ServiceProcess, labelled: Path, described: Path
+) -> None:
+    paths = sorted(labelled.parent.glob("*.png"))[:3]
+    contents = [path.read_bytes() for path in paths]
+    labels = RowClassifier.load(labelled).classify(paths)
+    captions = Describer.load(described).caption(paths)
+    for content, label, caption in zip(contents, labels, captions, strict=True):
+        by_form = service.client.post("/classify", files={"file": content}, data={"run": "pictures"}).json()
+        as_body = posted(service, "/classify", content, "image/png").json()
+        assert by_form["label"] == as_body["label"] == label.label
+        assert by_form["probabilities"] == pytest.approx(label.probabilities, rel=1e-4)
+        scores = posted(service, "/models/pictures", content, "image/png").json()
+        assert [each["label"] for each in scores] == list(label.probabilities)
+        assert sum(each["score"] for each in scores) == pytest.approx(1)
+        assert posted(service, "/caption", content, "image/png").json()["text"] == caption.text
+        written = posted(service, "/models/captions", content, "image/png").json()
+        assert written == [{"generated_text": caption.text}]
+    files = [("file", content) for content in contents]
+    several = service.client.post("/caption", files=files).json()
+    assert [each["text"] for each in several] == [caption.text for caption in captions]
+    by_text = service.client.post("/classify", json={"text": "a b"}).json()
+    assert by_text["label"] in by_text["probabilities"], "a form is for pictures, and JSON for texts"
+
+
+def test_client_of_hugging_face_with_pictures(
+    service: ServiceProcess, labelled: Path, described: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    path = labelled.parent / "00.png"
+    client = InferenceClient(model=f"{service.address}/models/pictures", token=KEY)
+    (label,), (caption,) = RowClassifier.load(labelled).classify([path]), Describer.load(described).caption([path])
+    labels = client.image_classification(str(path))
+    assert labels[0].label == label.label
+    assert client.image_classification(path.read_bytes(), top_k=1) == labels[:1]
+    client = InferenceClient(model=f"{service.address}/models/captions", token=KEY)
+    assert client.image_to_text(str(path)).generated_text == caption.text
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"])
+def test_every_format_of_a_picture_is_read_from_bytes(service: ServiceProcess, kind: str) -> None:
+    file = io.BytesIO()
+    Image.open(io.BytesIO(picture(33))).save(file, kind)
+    value = service.client.post("/classify", files={"file": file.getvalue()}).json()
+    assert value["label"] in value["probabilities"]
+    assert any("another size" in remark for remark in value["remarks"])
+
+
+def test_pictures_that_are_too_large_or_damaged_are_refused_and_never_fail_the_service(service: ServiceProcess) -> None:
+    noise, (model,) = np.random.default_rng(0), service.children
+    bomb = io.BytesIO()
+    Image.new("1", (8_192, 4_096)).save(bomb, "PNG")
+    assert len(bomb.getvalue()) < 10_000
+    vast = b"GIF89a\xff\xff\xff\xff" + bytes(90)
+    for path in ("/classify", "/caption", "/models/pictures"):
+        for content, words in ((bomb.getvalue(), "8192 × 4096 pixels"), (vast, "65535 × 65535")):
+            large = posted(service, path, content, "image/png")
+            assert large.status_code == 422
+            assert words in large.json()["error"]
+            assert "16,777,216 are read" in large.json()["error"]
+    for kind in ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM"):
+        file = io.BytesIO()
+        Image.open(io.BytesIO(picture(20))).save(file, kind)
+        for _ in range(15):
+            content = bytearray(file.getvalue())
+            for place in noise.integers(0, len(content), 4):
+                content[place] = noise.integers(0, 256)
+            response = posted(service, "/models/pictures", bytes(content[: noise.integers(1, 2 * len(content))]), "")
+            assert response.status_code in (200, 422), (kind, response.text)
+    empty = posted(service, "/caption", b"", "image/png")
+    assert (empty.status_code, empty.json()["error"]) == (422, "The picture is empty. Leave it out.")
+    two = [("file", picture(8)), ("file", b"no picture")]
+    assert "Picture 2 is not" in service.client.post("/caption", files=two).json()["error"]
+    assert "recording" in posted(service, "/transcribe", picture(8), "audio/wav").json()["error"]
+    assert "reads texts" in posted(service, "/classify?run=labels", picture(8), "image/png").json()["error"]
+    assert "reads pictures" in service.client.post("/classify", json={"text": "a", "run": "pictures"}).json()["error"]
+    assert service.children == [model], "the process of the model lives"
+
+
 def posted(service: ServiceProcess, path: str, content: bytes, kind: str) -> httpx.Response:
     return service.client.post(path, content=content, headers={"content-type": kind})
 
@@ -226,6 +320,8 @@ def test_damaged_files_are_refused_or_read_and_never_fail_the_service(service: S
 def test_the_list_of_models_says_what_they_read(service: ServiceProcess) -> None:
     models = {each["id"]: each for each in service.client.get("/v1/models").json()["data"]}
     assert (models["asr"]["task"], models["asr"]["reads"]) == ("transcribe", "recordings")
+    assert (models["pictures"]["task"], models["pictures"]["reads"]) == ("classify", "pictures")
+    assert (models["captions"]["task"], models["captions"]["reads"]) == ("caption", "pictures")
     assert models["en-fr"]["reads"] == "texts"
     assert len(models["asr"]["digest"]) == 64
     runs = {each["name"]: each for each in service.client.get("/about").json()["runs"]}

@@ -63,8 +63,10 @@ def read_picture(path: Path) -> Picture:
     return picture_of(data, str(path))
 
 
-def picture_of(data: bytes, name: str) -> Picture:
-    """`read_picture` for the content of a file; messages use `name`."""
+def picture_of(data: bytes, name: str, *, largest: int = LARGEST) -> Picture:
+    """`read_picture` for the content of a file; messages use `name`. One with more pixels than `largest` is refused
+    before it is unpacked.
+    """
     if not data:
         raise DataError(f"{name} is empty. Leave it out.")
     size = image_file.size_of(data)
@@ -75,13 +77,13 @@ def picture_of(data: bytes, name: str) -> Picture:
     except ImportError:
         return _without_pillow(data, name)
     if size is not None:
-        _require_pixels(name, *size)
-    return _by_pillow(PIL.Image, data, name)
+        _require_pixels(name, *size, largest)
+    return _by_pillow(PIL.Image, data, name, largest)
 
 
-def _require_pixels(name: str, width: int, height: int) -> None:
-    if width * height > LARGEST:
-        raise DataError(f"{name} has {width} × {height} pixels, and at most {LARGEST:,} are read. Scale it down.")
+def _require_pixels(name: str, width: int, height: int, largest: int) -> None:
+    if width * height > largest:
+        raise DataError(f"{name} has {width} × {height} pixels, and at most {largest:,} are read. Scale it down.")
 
 
 def _without_pillow(data: bytes, name: str) -> Picture:
@@ -96,18 +98,18 @@ def _without_pillow(data: bytes, name: str) -> Picture:
     return Picture(name, image_file.pixels_of(data, name))
 
 
-def _by_pillow(library: Any, data: bytes, name: str) -> Picture:
+def _by_pillow(library: Any, data: bytes, name: str, largest: int) -> Picture:
     try:
         with warnings.catch_warnings():
             # Pillow's warnings about large or odd files: limits are our own, and the rest becomes errors or pixels.
             warnings.simplefilter("ignore")
             with library.open(io.BytesIO(data), formats=FORMATS) as image:
-                _require_pixels(name, *image.size)
+                _require_pixels(name, image.width, image.height, largest)
                 return _picture(library, image, name)
     except DataError:
         raise
     except library.DecompressionBombError:
-        raise DataError(f"{name} has more than {LARGEST:,} pixels, which is the limit. Scale it down.") from None
+        raise DataError(f"{name} has more than {largest:,} pixels, which is the limit. Scale it down.") from None
     except library.UnidentifiedImageError:
         kinds = ", ".join(sorted(SUFFIXES))
         raise DataError(f"{name} is not a picture that can be read, or is damaged ({kinds}). {_AGAIN}") from None

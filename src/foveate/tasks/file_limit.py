@@ -1,4 +1,6 @@
-"""The limit on a recording that a service answers, which needs no torch to be known."""
+"""The limits on files that a service answers, which need no torch to be known."""
 
 LONGEST = 600.0
-"""Seconds."""
+"""Seconds of a recording."""
+MOST_PIXELS = 1 << 24
+"""Pixels of a picture, which take 250 MB while it is read: a quarter of what the reader allows with Pillow."""

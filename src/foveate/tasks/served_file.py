@@ -15,7 +15,7 @@ from foveate.data.waveform import wav
 from foveate.errors import UsageError
 from foveate.inspect.figure.pixel import photograph
 from foveate.interruption import ask
-from foveate.tasks.file_limit import LONGEST
+from foveate.tasks.file_limit import LONGEST, MOST_PIXELS
 from foveate.tasks.served import Answered, Reads, Served, require_settings
 
 RATE = 16_000
@@ -54,12 +54,18 @@ class ServedFiles(Served):
             ask()
             thing = self.thing(content, name)
             seconds.append(thing.seconds if isinstance(thing, Recording) else 0.0)
-            rows.append(self.reader.row(thing))  # samples and pixels are not kept
+            rows.append(self.row(thing, name))  # samples and pixels are not kept
         return self.of_rows(rows, names, seconds)
 
     def thing(self, content: bytes, name: str) -> Recording | Picture:
         """The samples or pixels of a file."""
-        return recording_of(content, name, longest=LONGEST) if self.reads == "recordings" else picture_of(content, name)
+        if self.reads == "recordings":
+            return recording_of(content, name, longest=LONGEST)
+        return picture_of(content, name, largest=MOST_PIXELS)
+
+    def row(self, thing: Recording | Picture, name: str) -> Any:
+        """The row of a thing."""
+        return self.reader.row(thing)
 
     def strange(self, text: str, settings: Mapping[str, Any]) -> list[str]:
         """No word: files have none."""

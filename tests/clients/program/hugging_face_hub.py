@@ -40,4 +40,11 @@ if __name__ == "__main__":
     assert [each["text"] for each in timed.chunks] == recording["words"]
     with fails(HfHubHTTPError, "not a recording"):
         at("asr").automatic_speech_recognition(b"no sound")
+    picture = question.picture
+    labels = at("pictures").image_classification(picture["path"])
+    assert labels[0].label == picture["label"]
+    assert at("pictures").image_classification(picture["path"], top_k=1) == labels[:1]
+    assert at("captions").image_to_text(picture["path"]).generated_text == picture["caption"]
+    with fails(HfHubHTTPError, "not a picture"):
+        at("captions").image_to_text(b"no picture")
     tell(answers)

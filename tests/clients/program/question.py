@@ -1,5 +1,5 @@
-"""The question to a program: an address, a key or none, texts for the model `en-fr`, a text for `all`, and a recording
-for `asr`. The answer is the last line that it prints: JSON.
+"""The question to a program: an address, a key or none, texts for the model `en-fr`, a text for `all`, a recording
+for `asr`, and a picture. The answer is the last line that it prints: JSON.
 """
 
 import json
@@ -20,6 +20,8 @@ class Question:
     """The translations of this text, by language, which the model `all` writes."""
     recording: dict[str, Any]
     """The path of a recording, and the `text` and the `words` that the model `asr` writes."""
+    picture: dict[str, str]
+    """The path of a picture, the `label` of the model `pictures`, and the `caption` of `captions`."""
 
     @classmethod
     def read(cls) -> "Question":

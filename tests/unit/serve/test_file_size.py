@@ -8,7 +8,7 @@ from tests.surface.sense_run import sound
 
 from foveate.inspect.figure.pixel import photograph
 from foveate.serve.service.file_size import pixels, seconds, units
-from foveate.tasks.file_limit import LONGEST
+from foveate.tasks.file_limit import LONGEST, MOST_PIXELS
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "RF64"])
@@ -35,6 +35,8 @@ def test_the_header_of_a_picture_tells_its_pixels() -> None:
     assert len(large) > 1 << 18
     assert units("pictures", large) == 120_000
     assert pixels(b"RIFF" + bytes(96)) == 400
+    assert pixels(b"GIF89a\3\0\2\0" + bytes(90)) == 25  # frames may follow
+    assert pixels(b"GIF89a" + b"\xff" * 90) == MOST_PIXELS
 
 
 def test_only_the_beginning_of_a_header_without_an_end_is_read() -> None:

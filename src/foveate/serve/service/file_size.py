@@ -5,12 +5,14 @@ takes from a header may be wrong, and is used for the price of a request only. T
 import struct
 
 from foveate.data.image_file import size_of
-from foveate.tasks.file_limit import LONGEST
+from foveate.tasks.file_limit import LONGEST, MOST_PIXELS
 
 HEAD = 1 << 18
 """The bytes of a file that are looked at."""
 COMPRESSED, PLAIN = 16_000, 400_000
 """The bytes of a second of MP3, and of two channels in floats, 48,000 times a second; no usual file has more."""
+BYTES_A_PIXEL = 4
+"""The bytes of a pixel at most; a longer file has other things to read, such as the frames of an animation."""
 PIXELS_A_BYTE = 4
 """Pixels for each byte of a picture whose header is not understood."""
 
@@ -21,13 +23,14 @@ def units(reads: str, content: bytes) -> float:
 
 
 def pixels(content: bytes) -> int:
-    r"""The pixels of a picture.
+    r"""The pixels of a picture, at most the most that is read.
 
     >>> pixels(b"GIF89a\3\0\2\0")
     6
     """
     size = size_of(content if len(content) <= HEAD else content[:HEAD] + content[-12:])
-    return PIXELS_A_BYTE * len(content) if size is None else size[0] * size[1]
+    known = PIXELS_A_BYTE * len(content) if size is None else size[0] * size[1]
+    return min(max(known, len(content) // BYTES_A_PIXEL), MOST_PIXELS)
 
 
 def seconds(content: bytes) -> float:

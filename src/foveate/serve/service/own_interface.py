@@ -18,7 +18,7 @@ from foveate.serve.service.upload import JSON, type_of
 
 Setting = str | int | float | bool | list[str] | None
 VERBS = ("tag", "classify", "fill", "generate")
-FILE_VERBS = ("transcribe",)
+FILE_VERBS = ("transcribe", "caption")
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from foveate.metrics.caption_score import CAPTION_METRICS, require_caption_metri
 from foveate.nn.embed import Patches
 from foveate.suggestion import counted
 from foveate.tasks.caption import TASK
+from foveate.tasks.caption.served_describer import ServedDescriber
 from foveate.tasks.caption.task import VALIDATED, CaptionConfig, CaptionTask, PictureParts, placed
 from foveate.tasks.caption.use import Describer
 from foveate.tasks.exported import Exported, Note
@@ -41,6 +42,7 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
+from foveate.tasks.served_file import reads_of
 from foveate.tasks.text_writing_side import Things, WritingSide
 from foveate.voice import say, shown
 
@@ -236,6 +238,9 @@ class CaptionSide(WritingSide):
         batch = placed(data.batch(numbers).source, model.rows)
         places = [None] * len(numbers) if batch.places is None else list(batch.places.numpy())
         return [Row(data.source[number], places=place) for number, place in zip(numbers, places, strict=True)]
+
+    def offered(self, model: Describer, folder: Path) -> ServedDescriber | None:
+        return ServedDescriber(model) if reads_of(model) else None
 
     def export(self, run: Path | str, note: Note) -> Exported:
         raise UsageError(

@@ -28,6 +28,7 @@ from foveate.suggestion import counted
 from foveate.tasks.answering import Answering, print_answers
 from foveate.tasks.classify import TASK
 from foveate.tasks.classify.served_classifier import ServedClassifier
+from foveate.tasks.classify.served_file_classifier import ServedFileClassifier
 from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, reader_of
 from foveate.tasks.classify.use import Classified, RowClassifier, TextClassifier, classifier_of
 from foveate.tasks.exported import COUNTED, Exported, Note
@@ -50,6 +51,8 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
+from foveate.tasks.served import Served
+from foveate.tasks.served_file import reads_of
 from foveate.tasks.stranger import Strangers
 from foveate.voice import say, screen, shown
 
@@ -129,8 +132,10 @@ class ClassifySide(LabellingSide):
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> RowClassifier:
         return RowClassifier.load(run, note=note)
 
-    def offered(self, model: RowClassifier, folder: Path) -> ServedClassifier | None:
-        return ServedClassifier(model) if isinstance(model, TextClassifier) else None
+    def offered(self, model: RowClassifier, folder: Path) -> Served | None:
+        if isinstance(model, TextClassifier):
+            return ServedClassifier(model)
+        return ServedFileClassifier(model) if reads_of(model) else None
 
     def text(self, example: LabelledText) -> str:
         return example.whole

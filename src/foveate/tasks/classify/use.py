@@ -90,16 +90,20 @@ class RowClassifier(Looking):
         model, vocabulary = load_labeller(Path(run), "classify", ClassifyConfig, RowVocabulary, note)
         return classifier_of(model, vocabulary.rows, vocabulary.labels)._of(Path(run))
 
-    @torch.inference_mode()
     def classify(self, things: Any) -> Any:
         """Label several things, as the reader gives them: paths of pictures, or the `rows.things(path)` of a file.
 
         Raises DataError for a thing that the model cannot read.
         """
-        read = [self.row(thing, f"Text {number}") for number, thing in enumerate(things, start=1)]
-        results = [Classified(str(thing), {}, _remarks(row)) for thing, row in zip(things, read, strict=True)]
-        for group in groups([len(row) for row in read]):
-            shares = self._logits([read[index] for index in group]).float().softmax(-1)
+        rows = [self.row(thing, f"Text {number}") for number, thing in enumerate(things, start=1)]
+        return self.of_rows(rows, [str(thing) for thing in things])
+
+    @torch.inference_mode()
+    def of_rows(self, rows: Sequence[Any], names: Sequence[str]) -> list[Classified]:
+        """Label rows, with their names."""
+        results = [Classified(name, {}, _remarks(row)) for name, row in zip(names, rows, strict=True)]
+        for group in groups([len(row) for row in rows]):
+            shares = self._logits([rows[index] for index in group]).float().softmax(-1)
             for index, share in zip(group, shares, strict=True):
                 order = share.argsort(descending=True, stable=True).tolist()
                 chances = {self.labels.names[label]: float(share[label]) for label in order}

@@ -84,8 +84,8 @@ function cell(kind, text, scope) {
 
 function curl() {
   const key = at("keyfield").hidden ? "" : " -H 'Authorization: Bearer KEY'";
-  const written = ({ name, task }) => `curl${key} -F run=${name} -F file=@FILE ${location.origin}/${task}`;
-  at("others").textContent = others.map(written).join("\n");
+  const sent = ({ name, task }) => `curl${key} -F run=${name} -F file=@FILE ${location.origin}/${task}`;
+  at("others").textContent = others.map(sent).join("\n");
   if (!runs.length) return;
   const [path, body] = question();
   const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
