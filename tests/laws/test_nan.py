@@ -58,5 +58,6 @@ def test_gradients_of_queries_that_do_not_see_it_are_those_without_it(path: obje
         (context, gradients), (after, others) = found
         torch.testing.assert_close(after[:, :, blind], context[:, :, blind], atol=1e-5, rtol=1e-4)
         assert not after[:, :, ~blind].isfinite().all() or poison == torch.inf
-        torch.testing.assert_close(others[0][:, :, blind], gradients[0][:, :, blind], atol=1e-5, rtol=1e-4)
+        # Differences of large numbers, and ReLU's division by a small sum, round by up to 8e-5 on some processors.
+        torch.testing.assert_close(others[0][:, :, blind], gradients[0][:, :, blind], atol=3e-4, rtol=1e-4)
     assert ran or path.name in ("flex", "additive", "short")

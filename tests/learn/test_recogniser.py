@@ -18,7 +18,7 @@ Written = tuple[Sequence[int], Sequence[int]]
 """The tokens that a recogniser writes, and those of the tones."""
 BANDS, TONES, FIRST = 12, 6, 4
 """The width of a frame, the number of different tones, and the id of the first of them."""
-BATCH, STEPS = 24, {"ctc": 350, "attention": 500, "joint": 500}
+BATCH, STEPS = 24, {"ctc": 350, "attention": 600, "joint": 800}
 ENCODER = TransformerEncoderConfig(
     block=BlockConfig(
         model_dim=48,

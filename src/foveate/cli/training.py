@@ -88,8 +88,8 @@ def train(
 
 
 def require_same_command(arguments: argparse.Namespace, world: World) -> None:
-    """Raises UsageError, in all processes, where a launcher has given them different words, of which those of the first
-    one alone would have an effect.
+    """Raises UsageError, in all processes, where a launcher has given them different words: only those of the first
+    process would have an effect.
     """
     if world.size == 1:
         return

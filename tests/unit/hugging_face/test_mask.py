@@ -13,7 +13,8 @@ from transformers.masking_utils import (
     chunked_causal_mask_function,
     create_causal_mask,
     or_masks,
-    packed_sequence_compatibility_function,
+    packed_sequence_mask_function,
+    remap_positions_for_packed_sequence,
     sdpa_mask,
     sliding_window_bidirectional_mask_function,
     sliding_window_causal_mask_function,
@@ -37,8 +38,11 @@ RULES = {
     "window on both sides": (sliding_window_bidirectional_mask_function(2), "window(left=2, right=2)"),
     "chunks": (chunked_causal_mask_function(4, torch.zeros(2, dtype=torch.long)), "block(4) & causal()"),
     "packed": (
-        packed_sequence_compatibility_function(sliding_window_causal_mask_function(2), PLACES, SEGMENTS),
-        "same_segment() & window(left=1, right=0)",
+        and_masks(
+            remap_positions_for_packed_sequence(sliding_window_causal_mask_function(2), PLACES),
+            packed_sequence_mask_function(SEGMENTS),
+        ),
+        "window(left=1, right=0) & same_segment()",
     ),
     "chunks after padding": (chunked_causal_mask_function(4, torch.tensor([0, 2])), "given()"),
     "union": (or_masks(causal_mask_function, even), "given()"),
