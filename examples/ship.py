@@ -5,10 +5,10 @@
     python examples/ship.py RUN FOLDER --layer 1 --head 5 --when consuming
     python examples/ship.py RUN FOLDER --capitals
 
-The configuration keeps the settings of the model without the paths of its data. Layer, head and moment select the
-attention of a translator's alignment; `english_french/head.py` finds it. With `--capitals`, a translator that has read
-small letters only reads capital letters too: each gets the embedding of its small letter. Other files in FOLDER, such
-as the model card, remain.
+The configuration keeps the settings of the model without the paths of its data and of the run that it began with.
+Layer, head and moment select the attention of a translator's alignment; `english_french/head.py` finds it. With
+`--capitals`, a translator that has read small letters only reads capital letters too: each gets the embedding of its
+small letter. Other files in FOLDER, such as the model card, remain.
 """
 
 import argparse
@@ -55,7 +55,9 @@ def ship(run: Path, folder: Path, guide: GuideConfig, *, stored: Stored = "bfloa
     settings = {name: value for name, value in saved.config.items() if name != "train"}
     config: Any = build(task_of(saved).side.config, settings, where=f"{run}/config.json:")
     limits = type(config.data)(max_length=config.data.max_length, max_tokens=config.data.max_tokens)
-    config = replace(config, data=limits, **({"guide": guide} if saved.task == "translate" else {}))
+    config = replace(
+        config, data=limits, initialise_from=None, **({"guide": guide} if saved.task == "translate" else {})
+    )
     tensors, which = load_weights(run)
     (folder / "config.json").unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)

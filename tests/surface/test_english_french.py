@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import re
+import shutil
 import sqlite3
 import struct
 import sys
@@ -459,7 +460,12 @@ def test_words_that_must_align_are_found_where_they_stand_once(part: Callable[[s
 def test_a_shipped_run_translates_as_before_and_keeps_no_path(
     stored: str, part: Callable[[str], ModuleType], trained: Path, tmp_path: Path
 ) -> None:
-    part("ship").main([str(trained), str(tmp_path / "small"), "--layer", "0", "--stored", stored])
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    config = json.loads((run / "config.json").read_text())
+    config["config"]["initialise_from"] = str(trained.parent / "earlier")
+    (run / "config.json").write_text(json.dumps(config))
+    part("ship").main([str(run), str(tmp_path / "small"), "--layer", "0", "--stored", stored])
     assert json.loads((tmp_path / "small/model.json").read_text())["stored"] == stored
     assert str(trained.parent) not in (tmp_path / "small/config.json").read_text()
     assert (tmp_path / "small/model.safetensors").stat().st_size < (trained / "model.safetensors").stat().st_size
