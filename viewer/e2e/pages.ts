@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
 import { assemble } from "../src/engine/payload";
 import { golden } from "../test/stored";
+import { compute, SENTENCE } from "./answer";
 import { foveate } from "./command";
 import { captioned, causal, chinese, club, empty, gap, labelled, layers, lecture, many, needle, odd, persian, pieces, speech, type Example } from "./trace";
 
@@ -33,7 +34,6 @@ export function framed(): string {
 export const widgetModule = (): string => readFileSync(`${STATIC}widget.js`, "utf8");
 
 /** The page of the translator that comes with the package, and those of the lectures' examples, as Python writes them. */
-export const SENTENCE = "A man in a red shirt is riding a bicycle down the street .";
 function written(name: string, ...what: string[]): void {
   foveate("look", ...what, "--html", `${PAGES}${name}.html`);
 }
@@ -44,6 +44,7 @@ export default function setup(): void {
   mkdirSync(PAGES, { recursive: true });
   const examples = { captioned, lecture, needle, persian, chinese, club, pieces, causal, odd, layers, empty, gap, labelled, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes"), heads: () => golden("heads"), many, molecule: () => golden("molecule") };
   for (const [name, example] of Object.entries(examples)) writeFileSync(`${PAGES}${name}.html`, page(example()));
+  compute();
   written("translation", "en-fr", "--text", SENTENCE);
   written("ablations", "en-fr", "--text", "The black cat sleeps .", "--ablations");
   for (const example of ["self-attention", "one-hot", "action-gets-results"]) written(example, "--example", example);

@@ -2,7 +2,8 @@
 
 import { execFileSync, spawnSync } from "node:child_process";
 import { expect, test, type Page } from "@playwright/test";
-import { address, SENTENCE } from "./pages";
+import { expected, SENTENCE } from "./answer";
+import { address } from "./pages";
 import { TOUR } from "./tour";
 
 /** Reads what was printed, where poppler is installed. */
@@ -99,7 +100,7 @@ for (const [width, height, format] of [[1280, 800, "A4"], [390, 844, "Letter"]] 
 
 test("what is printed names the model, the view and the sentence, and has its words, but nothing to press", async ({ page }) => {
   test.skip(spawnSync(READER, ["-v"]).error !== undefined, `${READER} is not installed`);
-  for (const [hash, view, words] of [["view=story", "Story", ["chemise", "vélo"]], ["view=alignment&theme=dark", "Alignment", ["chem", "iding", "</s>"]], ["view=steps&query=3&step=all", "Steps", ["Exponentials: all positive."]]] as const) {
+  for (const [hash, view, words] of [["view=story", "Story", expected().target], ["view=alignment&theme=dark", "Alignment", ["graphical", "interface", "</s>"]], ["view=steps&query=3&step=all", "Steps", ["Exponentials: all positive."]]] as const) {
     await page.goto("about:blank");
     await page.goto(`${address("translation")}#${hash}`);
     await expect(page.locator(hash.includes("steps") ? ".step" : hash.includes("story") ? ".threads path" : ".words .token").first()).toBeAttached();

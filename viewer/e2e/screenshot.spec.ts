@@ -6,8 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test, type Page } from "@playwright/test";
+import { SENTENCE, SWITCHED } from "./answer";
 import { foveate, python, root } from "./command";
-import { address, SENTENCE } from "./pages";
+import { address } from "./pages";
 
 const FOLDER = `${root}docs/screenshots/`;
 const TEXTS = fileURLToPath(new URL("./screenshot.json", import.meta.url));
@@ -31,9 +32,9 @@ const SHOTS: Record<string, Shot> = {
   switched: {
     ...{ page: "switched", height: 560, sign: ".threads path" },
     async does(page) {
-      await key(page, "bicycle").click();
-      await expect(key(page, "bicycle")).toHaveClass(/off/);
-      await page.locator(".sentence .query .word", { hasText: "ronde" }).hover();
+      await key(page, SWITCHED).click();
+      await expect(key(page, SWITCHED)).toHaveClass(/off/);
+      await page.locator(".sentence .query .word.fresh").first().hover();
     },
   },
   play: {

@@ -2,18 +2,20 @@
 
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
+import { expected, percent, strongest } from "./answer";
 import { address } from "./pages";
 import { visited } from "./visit";
 
 const visit = (page: Page, name: string, hash = "") => visited(page, name, hash, ".threads path, .scenes canvas");
-const word = (page: Page, side: "key" | "query", text: string) => page.locator(`.sentence .${side} .word`, { hasText: new RegExp(`^${text}$`) }).first();
+const word = (page: Page, side: "key" | "query", text: string) => page.locator(`.sentence .${side} .word`, { hasText: new RegExp(`^${text.replace(/\W/g, "\\$&")}$`) }).first();
 const paths = (page: Page) => page.locator(".threads path");
 
 test("a translation opens with both sentences in whole words and nothing else to choose", async ({ page }) => {
   const strangers = await visit(page, "translation");
-  await expect(page.locator(".sentence .key .word")).toHaveText(["A", "man", "in", "a", "red", "shirt", "is", "riding", "a", "bicycle", "down", "the", "street", ".", "end"]);
-  await expect(page.locator(".sentence .query .word")).toHaveText(["Un", "homme", "rouge", "dans", "une", "chemise", "rouge", "est", "un", "vélo", "de", "la", "rue.", "end"]);
-  const [upper, lower] = [await word(page, "key", "shirt").boundingBox(), await word(page, "query", "chemise").boundingBox()];
+  await expect(page.locator(".sentence .key .word")).toHaveText([...expected().source, "end"]);
+  await expect(page.locator(".sentence .query .word")).toHaveText([...expected().target, "end"]);
+  const { from, to } = strongest();
+  const [upper, lower] = [await word(page, "key", to).boundingBox(), await word(page, "query", from).boundingBox()];
   expect(upper!.y + upper!.height).toBeLessThan(lower!.y - 100);
   expect(parseFloat(await page.locator(".sentence").evaluate((element) => getComputedStyle(element).fontSize))).toBeGreaterThan(24);
   expect(await page.locator("body").innerText()).not.toMatch(/▁|encoder\.|decoder\.|cross_attention|softmax/);
@@ -27,7 +29,7 @@ test("a translation opens with both sentences in whole words and nothing else to
 
 test("a view in a frame of another page stands alone, and keeps its word", async ({ page }) => {
   const strangers = await visit(page, "translation", "#word=query-5&embed=1");
-  await expect(page.locator(".told")).toContainText("chemise");
+  await expect(page.locator(".told")).toContainText(expected().target[5]!);
   for (const part of ["header.bar nav", ".tools", ".pedigree"]) await expect(page.locator(part)).toBeHidden();
   expect((await page.locator(".view").boundingBox())!.y).toBeLessThan(40);
   expect(page.url()).toContain("embed=1");
@@ -42,34 +44,37 @@ test("a view in a frame of another page stands alone, and keeps its word", async
 test("a word's lines are drawn alone, with its numbers, and the rest fades", async ({ page }) => {
   await visit(page, "translation");
   const all = await paths(page).count();
-  await word(page, "query", "chemise").hover();
-  await expect(page.locator(".told")).toContainText(/^\S*chemise\S* looked at \S*shirt\S* \S*48%/);
+  const { from, to, share, least } = strongest();
+  await word(page, "query", from).hover();
+  await expect(page.locator(".told")).toContainText(new RegExp(`^\\S*${from}\\S* looked at \\S*${to}\\S* \\S*${percent(share)}`));
   expect(await paths(page).count()).toBeLessThan(all / 5);
-  await expect(page.locator(".threads text", { hasText: "48%" })).toHaveCount(1);
+  await expect(page.locator(".threads text", { hasText: percent(share) })).toHaveCount(1);
   const thickness = await paths(page).evaluateAll((lines) => lines.map((line) => Number(line.getAttribute("stroke-width"))));
-  expect(Math.max(...thickness)).toBeCloseTo(1.5 + 10 * 0.48, 0);
-  await expect(word(page, "key", "down")).toHaveCSS("opacity", "0.3");
-  await expect(word(page, "key", "shirt")).toHaveCSS("opacity", "1");
-  await word(page, "key", "shirt").hover();
+  expect(Math.max(...thickness)).toBeCloseTo(1.5 + 10 * share, 0);
+  await expect(word(page, "key", least)).toHaveCSS("opacity", "0.3");
+  await expect(word(page, "key", to)).toHaveCSS("opacity", "1");
+  await word(page, "key", to).hover();
   await expect(page.locator(".told")).toContainText("was looked at by");
   await page.mouse.move(2, 2);
   await expect(paths(page)).toHaveCount(all);
 });
 
 test("the keyboard goes along a sentence and across, and the address keeps the word", async ({ page }) => {
+  const { target, source, weights } = expected();
+  const looked = source[weights[1]!.indexOf(Math.max(...weights[1]!))]!;
   await visit(page, "translation");
   await page.locator(".sentence .query .word").first().focus();
   await page.keyboard.press("ArrowRight");
-  await expect(word(page, "query", "homme")).toBeFocused();
+  await expect(word(page, "query", target[1]!)).toBeFocused();
   await page.keyboard.press("ArrowUp");
-  await expect(word(page, "key", "man")).toBeFocused();
+  await expect(word(page, "key", looked)).toBeFocused();
   await expect(page.locator(".told")).toContainText("was looked at by");
   await page.keyboard.press("ArrowDown");
-  await expect(word(page, "query", "homme")).toBeFocused();
+  await expect(word(page, "query", target[1]!)).toBeFocused();
   expect(page.url()).toContain("word=query-1");
   await page.reload();
-  await expect(page.locator(".told")).toContainText("homme");
-  await word(page, "query", "homme").focus();
+  await expect(page.locator(".told")).toContainText(target[1]!);
+  await word(page, "query", target[1]!).focus();
   await page.keyboard.press("Escape");
   expect(page.url()).not.toContain("word=");
   await page.keyboard.press("2");
@@ -83,9 +88,9 @@ for (const language of ["en", "fa", "ru", "zh"]) {
     test(`the story fits in ${language} at ${width} pixels, light and dark`, async ({ page }) => {
       await page.setViewportSize({ width, height: 800 });
       for (const theme of ["light", "dark"]) {
-        const strangers = await visit(page, "translation", `#language=${language}&theme=${theme}&word=query-5`);
+        const strangers = await visit(page, "translation", `#language=${language}&theme=${theme}&word=query-${strongest().query}`);
         await expect(page.locator(".foveate")).toHaveAttribute("dir", language === "fa" ? "rtl" : "ltr");
-        await expect(page.locator(".told")).toContainText("48%");
+        await expect(page.locator(".told")).toContainText(percent(strongest().share));
         expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
         const cut = await page.locator(".sentence .written").evaluateAll((all, wide) => all.filter((each) => each.getBoundingClientRect().left < 0 || each.getBoundingClientRect().right > wide).length, width);
         expect(cut).toBe(0);

@@ -4,8 +4,9 @@ import { readFileSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
+import { answered, cost, expected, HEAD, lost, number, OTHER, SENTENCE, SWITCHED } from "./answer";
 import { foveate, serving, type Serving } from "./command";
-import { address, SENTENCE } from "./pages";
+import { address } from "./pages";
 
 let server: Serving;
 let url = "";
@@ -30,9 +31,12 @@ async function visit(page: Page, to: string, hash = ""): Promise<string[]> {
 }
 const word = (page: Page, side: "key" | "query", text: string) => page.locator(`.sentence .${side} .word`, { hasText: new RegExp(`^${text}$`) }).first();
 const answer = async (page: Page): Promise<string> => (await page.locator(".sentence .query .word:not(.end)").allInnerTexts()).join(" ");
-const FIRST = "Un homme rouge dans une chemise rouge est un vélo de la rue.";
+/** The answer with the word switched off, and the address of that. */
+const without = (): string => expected().without_word.answer;
+const off = (): string => `off=${expected().off.join(".")}`;
+const lostNats = (): string => `lost ${number(cost(expected().without_word), 3)} nats`;
 
-test("the answers without each of 14 words add little to the page", () => {
+test("the answers without each word add little to the page", () => {
   const [alone, switched] = ["translation", "switched"].map((name) => statSync(fileURLToPath(address(name))).size);
   expect(switched! - alone!).toBeGreaterThan(0);
   expect(switched! - alone!).toBeLessThan(16_000);
@@ -40,34 +44,36 @@ test("the answers without each of 14 words add little to the page", () => {
 
 test("a click switches a word off, and the answer rewrites itself with its cost, a bar and a way back", async ({ page }) => {
   const strangers = await visit(page, url);
-  await expect.poll(() => answer(page)).toBe(FIRST);
+  await expect.poll(() => answer(page)).toBe(answered());
   await expect(page.locator(".switches")).toContainText("Click a word of the text to switch it off");
-  await word(page, "key", "bicycle").hover();
+  await word(page, "key", SWITCHED).hover();
   await expect(page.locator(".told")).toContainText("was looked at by");
-  expect(await answer(page)).toBe(FIRST);
-  await word(page, "key", "bicycle").click();
-  await expect.poll(() => answer(page)).toBe("Un homme rouge dans une chemise rouge est ronde.");
-  await expect(word(page, "key", "bicycle")).toHaveClass(/off/);
-  await expect(page.locator(".sentence .fresh")).toHaveText(["ronde."]);
-  await expect(page.locator(".former s")).toHaveText(["un", "vélo", "de", "la", "rue."]);
-  await expect(page.locator(".cost")).toContainText(/^The answer before lost 7\.07 nats of log-probability: \S*−11\.69\S* became \S*−18\.75/);
-  await expect(page.locator(".costbar b")).toHaveText("−7.07");
+  expect(await answer(page)).toBe(answered());
+  await word(page, "key", SWITCHED).click();
+  await expect.poll(() => answer(page)).toBe(without());
+  await expect(word(page, "key", SWITCHED)).toHaveClass(/off/);
+  await expect(page.locator(".sentence .fresh")).toHaveText(lost(without(), answered()));
+  await expect(page.locator(".former s")).toHaveText(lost(answered(), without()));
+  const { without_word } = expected();
+  const [before, now] = without_word.log_probabilities.map((value) => number(value, 4));
+  await expect(page.locator(".cost")).toContainText(new RegExp(`^The answer before ${lostNats()} of log-probability: \\S*${before}\\S* became \\S*${now}`));
+  await expect(page.locator(".costbar b")).toHaveText(number(-cost(without_word), 3));
   const [track, fill] = [await page.locator(".costbar .track").boundingBox(), await page.locator(".costbar .fill").boundingBox()];
-  expect(fill!.width / track!.width).toBeCloseTo(0.707, 1);
-  expect(page.url()).toContain("off=11.12.13");
+  expect(fill!.width / track!.width).toBeCloseTo(cost(without_word) / Math.max(10, Math.ceil(cost(without_word))), 2);
+  expect(page.url()).toContain(off());
 
   await page.mouse.move(2, 2);
   const lines = page.locator(".threads path");
   await expect(lines.first()).toBeAttached();
-  await word(page, "query", "ronde\\.").hover();
-  await expect(page.locator(".told")).not.toContainText("bicycle");
+  await page.locator(".sentence .query .word").nth(3).hover();
+  await expect(page.locator(".told")).not.toContainText(SWITCHED);
 
-  await word(page, "key", "red").click();
-  await expect(page.locator(".switches .chip")).toHaveText(["red ×", "bicycle ×"]);
+  await word(page, "key", OTHER).click();
+  await expect(page.locator(".switches .chip")).toHaveText([`${OTHER} ×`, `${SWITCHED} ×`]);
   await page.getByRole("button", { name: "Undo" }).click();
-  await expect.poll(() => answer(page)).toContain("ronde.");
+  await expect.poll(() => answer(page)).toBe(without());
   await page.getByRole("button", { name: "Switch everything on" }).click();
-  await expect.poll(() => answer(page)).toBe(FIRST);
+  await expect.poll(() => answer(page)).toBe(answered());
   await expect(page.locator(".sentence .fresh, .sentence .off, .costbar")).toHaveCount(0);
   expect(page.url()).not.toContain("off=");
   expect(strangers).toEqual([]);
@@ -80,31 +86,31 @@ test("the keyboard does the same, the focus stays, and the address brings the sw
   const focused = page.locator(".sentence .key .word:focus");
   await expect(page.locator(".told")).toContainText("was looked at by");
   await page.keyboard.press("Home");
-  for (let steps = 0; steps < 9; steps++) await page.keyboard.press("ArrowRight");
-  await expect(focused).toHaveText("bicycle");
-  expect(await answer(page)).toBe(FIRST);
+  for (let steps = 0; steps < SENTENCE.split(" ").indexOf(SWITCHED); steps++) await page.keyboard.press("ArrowRight");
+  await expect(focused).toHaveText(SWITCHED);
+  expect(await answer(page)).toBe(answered());
   await page.keyboard.press("Enter");
-  await expect.poll(() => answer(page)).toContain("ronde.");
-  await expect(focused).toHaveText("bicycle");
-  await expect(page.getByRole("status")).toContainText("lost 7.07 nats");
+  await expect.poll(() => answer(page)).toBe(without());
+  await expect(focused).toHaveText(SWITCHED);
+  await expect(page.getByRole("status")).toContainText(lostNats());
   await page.reload();
-  await expect.poll(() => answer(page)).toContain("ronde.");
-  await word(page, "key", "bicycle").focus();
+  await expect.poll(() => answer(page)).toBe(without());
+  await word(page, "key", SWITCHED).focus();
   await page.keyboard.press("Space");
-  await expect.poll(() => answer(page)).toBe(FIRST);
+  await expect.poll(() => answer(page)).toBe(answered());
 });
 
 test("a head is switched off from the choice of heads, and draws no line", async ({ page }) => {
   await visit(page, url);
   await expect(page.getByRole("button", { name: /Switch head/ })).toHaveCount(0);
   await page.getByRole("button", { name: "More" }).click();
-  await page.getByLabel("Head", { exact: true }).selectOption("0");
-  await page.getByRole("button", { name: "Switch head 0 off" }).click();
-  await expect(page.locator(".switches .chip")).toHaveText(["decoder.1.cross_attention · Head 0 ×"]);
-  await expect.poll(() => answer(page)).toBe("Une chemise dans une chemise rouge est un vélo dans la rue de la rue.");
-  await expect(page.locator(".cost")).toContainText("−15.4");
+  await page.getByLabel("Head", { exact: true }).selectOption(`${HEAD}`);
+  await page.getByRole("button", { name: `Switch head ${HEAD} off` }).click();
+  await expect(page.locator(".switches .chip")).toHaveText([`decoder.1.cross_attention · Head ${HEAD} ×`]);
+  await expect.poll(() => answer(page)).toBe(expected().without_head.answer);
+  await expect(page.locator(".cost")).toContainText(number(expected().without_head.log_probabilities[1], 4));
   await expect(page.locator(".threads path")).toHaveCount(0);
-  expect(page.url()).toContain("off=7-0");
+  expect(page.url()).toContain(`off=7-${HEAD}`);
   await page.getByLabel("Site").selectOption("0");
   await expect(page.locator(".former")).toHaveCount(2);
   await page.locator(".switches .chip").click();
@@ -115,38 +121,38 @@ test("a finger sees the lines of a word first, and switches it off when it touch
   const context = await browser.newContext({ hasTouch: true, viewport: { width: 390, height: 800 } });
   const page = await context.newPage();
   await visit(page, url);
-  await word(page, "key", "bicycle").tap();
+  await word(page, "key", SWITCHED).tap();
   await expect(page.locator(".told")).toContainText("was looked at by");
-  expect(await answer(page)).toBe(FIRST);
-  await word(page, "key", "bicycle").tap();
-  await expect.poll(() => answer(page)).toContain("ronde.");
+  expect(await answer(page)).toBe(answered());
+  await word(page, "key", SWITCHED).tap();
+  await expect.poll(() => answer(page)).toBe(without());
   // A keyboard at the same device need not press twice.
-  await word(page, "key", "red").tap();
-  await expect(page.locator(".told")).toContainText("red");
-  await word(page, "key", "red").focus();
+  await word(page, "key", OTHER).tap();
+  await expect(page.locator(".told")).toContainText(OTHER);
+  await word(page, "key", OTHER).focus();
   await page.keyboard.press("Enter");
-  await expect(page.locator(".switches .chip")).toHaveText(["red ×", "bicycle ×"]);
+  await expect(page.locator(".switches .chip")).toHaveText([`${OTHER} ×`, `${SWITCHED} ×`]);
   await context.close();
 });
 
 test("a page without a model says why, and one with its switches knows each word off by itself", async ({ page }) => {
   await visit(page, address("translation"));
   await expect(page.locator(".switches")).toBeHidden();
-  await word(page, "key", "bicycle").click();
+  await word(page, "key", SWITCHED).click();
   await expect(page.locator(".switches")).toContainText("because it has no model");
-  expect(await answer(page)).toBe(FIRST);
+  expect(await answer(page)).toBe(answered());
 
   const strangers = await visit(page, address("switched"));
-  await word(page, "key", "bicycle").click();
-  await expect.poll(() => answer(page)).toBe("Un homme rouge dans une chemise rouge est ronde.");
-  await expect(page.locator(".cost")).toContainText("lost 7.07 nats");
+  await word(page, "key", SWITCHED).click();
+  await expect.poll(() => answer(page)).toBe(without());
+  await expect(page.locator(".cost")).toContainText(lostNats());
   // The pointer still lies on the word, which has no lines: those of the others are drawn.
   expect(await page.locator(".threads path").count()).toBeGreaterThan(8);
   await expect(page.locator(".switches")).toContainText("one word at a time");
-  await word(page, "key", "red").click();
-  await expect(page.locator(".switches .chip")).toHaveText(["red ×"]);
+  await word(page, "key", OTHER).click();
+  await expect(page.locator(".switches .chip")).toHaveText([`${OTHER} ×`]);
   await page.getByRole("button", { name: "Undo" }).click();
-  await expect.poll(() => answer(page)).toContain("ronde.");
+  await expect.poll(() => answer(page)).toBe(without());
   await page.getByRole("button", { name: "More" }).click();
   await page.getByLabel("Head", { exact: true }).selectOption("3");
   await expect(page.locator(".switches")).toContainText("known only for the attention that the page opens with");
@@ -156,10 +162,10 @@ test("a page without a model says why, and one with its switches knows each word
 
 test("on a page, too, the outcome is said, the focus stays with the keyboard, and a drawing is called by what it shows", async ({ page }) => {
   await visit(page, address("switched"));
-  const bicycle = word(page, "key", "bicycle");
-  await bicycle.focus();
+  const switched = word(page, "key", SWITCHED);
+  await switched.focus();
   await page.keyboard.press("Enter");
-  await expect(page.getByRole("status")).toContainText("lost 7.07 nats");
+  await expect(page.getByRole("status")).toContainText(lostNats());
   await page.locator(".share > button").first().click();
   const [download] = await Promise.all([page.waitForEvent("download"), page.locator(".menu button").first().click()]);
   const drawing = readFileSync((await download.path())!, "utf8");
@@ -180,7 +186,7 @@ for (const language of ["en", "fa", "ru", "zh"]) {
   test(`switches fit and are accessible in ${language}, wide and narrow, light and dark`, async ({ page }) => {
     for (const [width, theme] of [[1300, "light"], [390, "dark"]] as const) {
       await page.setViewportSize({ width, height: 800 });
-      const strangers = await visit(page, address("switched"), `#language=${language}&theme=${theme}&off=11.12.13`);
+      const strangers = await visit(page, address("switched"), `#language=${language}&theme=${theme}&${off()}`);
       await expect(page.locator(".costbar")).toBeVisible();
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
       const heights = await page.locator(".switches button").evaluateAll((all) => all.map((each) => each.getBoundingClientRect().height));

@@ -244,15 +244,19 @@ export class Sentence {
     else {
       this.shape = this.given.queries ? "rows" : "arcs";
       this.element.dataset["shape"] = this.shape;
-      sized(largest);
       const room = this.lines.key.clientWidth;
       // What overflows at its beginning does not scroll, so the words themselves are measured.
-      const needed = Math.max(1, ...Object.values(this.words).map((words) => {
+      const needed = (): number => Math.max(1, ...Object.values(this.words).map((words) => {
         const boxes = words.map((word) => word.getBoundingClientRect());
         return Math.max(...boxes.map(({ right }) => right)) - Math.min(...boxes.map(({ left }) => left));
       }));
-      const size = Math.floor((largest * room) / needed);
-      sized(Math.min(largest, Math.max(smallest, size)));
+      let size = largest;
+      sized(size);
+      // Not every width shrinks with the type: that of an end has a least size.
+      for (let wide = needed(); wide > room && size >= smallest; wide = needed()) {
+        size = Math.min(size - 1, Math.floor((size * room) / wide));
+        sized(Math.max(smallest, size));
+      }
       if (size < smallest && paper) upright();
       else if (size < smallest) this.element.dataset["wrapped"] = "";
     }
