@@ -4,6 +4,7 @@ Each program of `program/` uses a client as its users do, and prints what it got
 their own, because what some of them bring along is larger than this package.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -12,12 +13,14 @@ from pathlib import Path
 
 import pytest
 from tests.surface.letter_languages import CAPITALS, FOLLOWING, TEXT, train, write_pairs
-from tests.surface.sense_run import captioner, picture_classifier, recogniser
+from tests.surface.sense_run import captioner, picture_classifier, recogniser, voice
 from tests.surface.service_process import ALL, ServiceProcess
 
 from foveate import Translator
+from foveate.data.waveform import wav
 from foveate.tasks.caption.use import Describer
 from foveate.tasks.classify.use import RowClassifier
+from foveate.tasks.speak.use import Speaker
 from foveate.tasks.transcribe.use import Transcriber
 
 HERE = Path(__file__).parent
@@ -59,12 +62,19 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return picture_classifier(tmp_path_factory.mktemp("labels")), captioner(tmp_path_factory.mktemp("captions"))
 
 
+@pytest.fixture(scope="module")
+def speaking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run `voice` of the service."""
+    return voice(tmp_path_factory.mktemp("voice"))
+
+
 @pytest.fixture(scope="module", params=[None, KEY], ids=["without a key", "with a key"])
 def question(
     request: pytest.FixtureRequest,
     several: Path,
     asr: Path,
     pictures: tuple[Path, Path],
+    speaking: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, object]]:
     """A service, and the question to every program."""
@@ -79,9 +89,14 @@ def question(
     seen = classifier.parent / "00.png"
     (label,), (caption,) = RowClassifier.load(classifier).classify([seen]), Describer.load(describer).caption([seen])
     shown = {"path": str(seen), "label": label.label, "caption": caption.text}
-    senses = (f"asr={asr}", f"pictures={classifier}", f"captions={describer}")
+    recording = Speaker.load(speaking).speak("star rest tea").recording
+    assert recording is not None
+    sound = hashlib.sha256(wav(recording.samples, recording.rate)).hexdigest()
+    heard = {"text": "star rest tea", "sha256": sound}
+    senses = (f"asr={asr}", f"pictures={classifier}", f"captions={describer}", f"voice={speaking}")
     with ServiceProcess(*ALL, f"all={several}", *senses, *guard, "--wait", "20") as service:
         asked = {"texts": TEXTS, "text": TEXT, "letters": letters, "recording": said, "picture": shown}
+        asked["speech"] = heard
         yield {"address": service.address, "key": request.param, **asked}
 
 

@@ -1,4 +1,4 @@
-"""Small runs that read recordings and pictures, which are trained in seconds and have hardly learnt anything."""
+"""Small runs that read recordings or pictures, or speak. Seconds of training have taught them hardly anything."""
 
 import io
 from pathlib import Path
@@ -21,12 +21,7 @@ SMALL = (
 
 def recogniser(folder: Path) -> Path:
     """A run with CTC, beside the recordings `00.wav` to `11.wav` that it was trained on."""
-    lines = []
-    for number, one in enumerate(tones(12, seed=0, rate=RATE)):
-        soundfile.write(folder / f"{number:02}.wav", one.samples, RATE)
-        lines.append(f"{number:02}.wav\t{one.text}\n")
-    (folder / "clips.tsv").write_text("".join(lines))
-    said = call("train", "transcribe", "--data", folder / "clips.tsv", "--out", folder / "run", *QUICK, *SMALL)
+    said = call("train", "transcribe", "--data", _recordings(folder), "--out", folder / "run", *QUICK, *SMALL)
     assert said.code == 0, said.err
     return folder / "run"
 
@@ -44,6 +39,24 @@ def picture_classifier(folder: Path) -> Path:
     said = call("train", "classify", "--data", _pictures(folder), "--out", folder / "run", *QUICK)
     assert said.code == 0, said.err
     return folder / "run"
+
+
+def voice(folder: Path) -> Path:
+    """A run that speaks at most 300 frames, beside its recordings."""
+    few = ("--set", "model.hidden_dim=16", "--set", "model.embedding_dim=8", "--set", "data.max_length=300")
+    said = call("train", "speak", "--data", _recordings(folder), "--out", folder / "run", *QUICK, *few)
+    assert said.code == 0, said.err
+    return folder / "run"
+
+
+def _recordings(folder: Path) -> Path:
+    """A table of recordings of tones."""
+    lines = []
+    for number, one in enumerate(tones(12, seed=0, rate=RATE)):
+        soundfile.write(folder / f"{number:02}.wav", one.samples, RATE)
+        lines.append(f"{number:02}.wav\t{one.text}\n")
+    (folder / "clips.tsv").write_text("".join(lines))
+    return folder / "clips.tsv"
 
 
 def _pictures(folder: Path) -> Path:
@@ -65,7 +78,7 @@ def picture(side: int, shade: int = 200, *, seed: int = 0) -> bytes:
 
 def sense_runs(folder: Path) -> tuple[str, ...]:
     """Such runs, as arguments of `foveate serve`."""
-    runs = {"asr": recogniser, "pictures": picture_classifier, "captions": captioner}
+    runs = {"asr": recogniser, "pictures": picture_classifier, "captions": captioner, "voice": voice}
     return tuple(f"{name}={run(_inside(folder, name))}" for name, run in runs.items())
 
 

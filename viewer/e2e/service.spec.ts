@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
-import { root, serving, type Serving } from "./command";
+import { printed, root, serving, type Serving } from "./command";
 import { capitals, persian, trainLanguages } from "./languages";
 
 const KEY = "0123456789abcdef0123";
@@ -18,6 +18,8 @@ const FINGER = 44;
 
 let open: Serving;
 let guarded: Serving;
+/** A service with a voice, and with a recogniser, which reads files. */
+let sounding: Serving;
 let friend: Server;
 let folder: string;
 /** The origin of pages that may ask, and of pages that may not. */
@@ -34,12 +36,28 @@ test.beforeAll(async () => {
   folder = mkdtempSync(`${tmpdir()}/foveate-service-`);
   open = await serving("serve", "en-fr", `all=${trainLanguages(`${folder}/languages`)}`, `tags=${RUNS}tag_transformer`, `gpt=${RUNS}language_model_gpt`, ...common);
   guarded = await serving("serve", "en-fr", "--api-key-file", keys, ...common);
+  sounding = await serving("serve", ...soundRuns(`${folder}/sound`), ...common);
 });
 test.afterAll(async () => {
-  await Promise.all([open.end(), guarded.end()]);
+  await Promise.all([open, guarded, sounding].map((each) => each.end()));
   friend.close();
   rmSync(folder, { recursive: true });
 });
+
+/** Small runs that speak and write down, as arguments of `foveate serve`. */
+function soundRuns(place: string): string[] {
+  const script = `
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tests.surface.sense_run import recogniser, voice
+for name, train in (("voice", voice), ("asr", recogniser)):
+    folder = Path(sys.argv[2]) / name
+    folder.mkdir(parents=True)
+    print(f"{name}={train(folder)}")
+`;
+  return printed(script, root, place).split("\n").filter((line) => /^(voice|asr)=/.test(line));
+}
 
 /** Opens the page of a service. The list fills with requests to other addresses, refusals and errors. */
 async function visit(page: Page, { url }: Serving): Promise<string[]> {
@@ -211,6 +229,26 @@ test("pages of a listed origin may ask, with and without a key, and others may n
   expect(await asked(page, guarded, {})).toContain("A key is needed");
   await page.goto(origins[1]!);
   expect(await asked(page, open, {})).toBe("TypeError");
+});
+
+test("a voice is heard, and a model that reads files has its command", async ({ page }) => {
+  const strangers = await visit(page, sounding);
+  await expect(page.locator("#run option")).toHaveText(["voice (speak)"]);
+  await page.getByLabel("Text").fill("star rest tea");
+  await expect(page.locator("#curl")).toHaveText(`curl -H 'Content-Type: application/json' -d '{"run":"voice","text":"star rest tea"}' -o speech.wav ${new URL(sounding.url).origin}/speak`);
+  await page.getByRole("button", { name: "Ask" }).click();
+  await expect(page.locator("#sound")).toBeVisible();
+  const heard = () => page.locator("#sound").evaluate((sound: HTMLAudioElement) => sound.duration);
+  await expect.poll(heard).toBeGreaterThan(0.02);
+  await page.getByRole("button", { name: "Show the attention" }).click();
+  await expect(page.locator("#map th").last()).toBeVisible();
+  await expect(page.locator("#sound")).toBeHidden();
+  await expect(page.locator("#others")).toHaveText(`curl -F run=asr -F file=@FILE ${new URL(sounding.url).origin}/transcribe`);
+  await page.getByRole("button", { name: "Ask" }).click();
+  await expect(page.locator("#sound")).toBeVisible();
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  expect(violations.map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
+  expect(strangers).toEqual([]);
 });
 
 test("the page says what the model does not know", async ({ page }) => {

@@ -59,8 +59,13 @@ def wav(samples: Float[np.ndarray, " samples"], rate: int) -> bytes:
         writer.setnchannels(1)
         writer.setsampwidth(2)
         writer.setframerate(rate)
-        writer.writeframes(np.rint(np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
+        writer.writeframes(sixteen_bits(samples))
     return file.getvalue()
+
+
+def sixteen_bits(samples: Float[np.ndarray, " samples"]) -> bytes:
+    """Samples from −1 to 1 as numbers of 16 bits, the low byte first."""
+    return np.rint(np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes()
 
 
 def spectrum_of_bands(energies: Float[Tensor, "frames bands"], rate: int) -> Float[Tensor, "frames bins"]:

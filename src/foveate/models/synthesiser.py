@@ -14,6 +14,7 @@ from foveate.attention.check import require_positive, require_rates
 from foveate.attention.mechanism import require_no_segments, shortest
 from foveate.config.field import setting
 from foveate.data.batch import Batch
+from foveate.interruption import ask
 from foveate.models.recurrent import Memory, attend_row, first_weights
 from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
@@ -192,6 +193,7 @@ class Synthesiser(nn.Module):
         going = torch.ones(text.size, dtype=torch.bool, device=context.device)
         passed = context.new_zeros(text.size, 1, dtype=torch.float32)
         while bool(going.any()) and len(parts) * size < max_frames:
+            ask()
             time = len(parts)
             state, context, weights = self._advance(self._read(last), state, context, memory, time, weights)
             frames, stop = self._split(self.output(torch.cat([state[0], context], -1))[:, None])

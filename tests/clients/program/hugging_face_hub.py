@@ -1,5 +1,7 @@
 """huggingface_hub's InferenceClient: translation here, and the other tasks where the service has runs for them."""
 
+import hashlib
+
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 from question import Question, fails, tell
@@ -40,6 +42,8 @@ if __name__ == "__main__":
     assert [each["text"] for each in timed.chunks] == recording["words"]
     with fails(HfHubHTTPError, "not a recording"):
         at("asr").automatic_speech_recognition(b"no sound")
+    sound = at("voice").text_to_speech(question.speech["text"])
+    assert hashlib.sha256(sound).hexdigest() == question.speech["sha256"]
     picture = question.picture
     labels = at("pictures").image_classification(picture["path"])
     assert labels[0].label == picture["label"]

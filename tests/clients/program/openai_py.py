@@ -1,6 +1,7 @@
-"""openai: whole answers, streams, transcriptions, errors, and texts without waiting."""
+"""openai: whole answers, streams, transcriptions, speech, errors, and texts without waiting."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,18 @@ def transcribed(client: openai.OpenAI, recording: dict[str, Any]) -> None:
         ask(model=MODEL, file=path)
 
 
+def spoken(client: openai.OpenAI, speech: dict[str, str]) -> None:
+    ask = client.audio.speech.create
+    settings = {"model": "voice", "voice": "alloy", "input": speech["text"]}
+    content = ask(**settings, response_format="wav").read()
+    assert hashlib.sha256(content).hexdigest() == speech["sha256"]
+    assert ask(**settings).response.headers["content-type"] == "audio/mpeg"
+    with client.audio.speech.with_streaming_response.create(**settings, response_format="wav") as response:
+        assert b"".join(response.iter_bytes()) == content
+    with fails(openai.BadRequestError, "speed"):
+        ask(**settings, speed=2)
+
+
 async def without_waiting(client: openai.AsyncOpenAI, texts: list[str]) -> tuple[list[str], list[str]]:
     async def one(text: str) -> str:
         return (await client.chat.completions.create(model=MODEL, messages=messages(text))).choices[0].message.content
@@ -70,6 +83,7 @@ if __name__ == "__main__":
         assert by_name.choices[0].message.content == by_field.choices[0].message.content == written
     assert (answers, answers) == asyncio.run(without_waiting(openai.AsyncOpenAI(**access), question.texts))
     transcribed(client, question.recording)
+    spoken(client, question.speech)
     ask = client.chat.completions.create
     with fails(openai.NotFoundError, "Did you mean 'en-fr'"):
         ask(model="en-f", messages=messages("a"))

@@ -1,5 +1,5 @@
 """The question to a program: an address, a key or none, texts for the model `en-fr`, a text for `all`, a recording
-for `asr`, and a picture. The answer is the last line that it prints: JSON.
+for `asr`, a picture, and a text for `voice`. The answer is the last line that it prints: JSON.
 """
 
 import json
@@ -22,6 +22,8 @@ class Question:
     """The path of a recording, and the `text` and the `words` that the model `asr` writes."""
     picture: dict[str, str]
     """The path of a picture, the `label` of the model `pictures`, and the `caption` of `captions`."""
+    speech: dict[str, str]
+    """A text, and the `sha256` of the WAV file with which the model `voice` answers."""
 
     @classmethod
     def read(cls) -> "Question":

@@ -35,12 +35,13 @@ from foveate.serve.service.desk import Desk
 from foveate.serve.service.failure import described
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.refused import RefusedError
+from foveate.serve.service.spoken import CUT, LENGTH
 from foveate.suggestion import did_you_mean
 
 PAGE = Path(__file__).parent / "page"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    "media-src blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 LOOK_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -189,7 +190,7 @@ class Gate:
                     own["content-security-policy"] = POLICY
                 if origin in self.door.origins:
                     own |= {"access-control-allow-origin": origin, "vary": "Origin"}
-                    own["access-control-expose-headers"] = f"x-request-id, {UNKNOWN}"
+                    own["access-control-expose-headers"] = f"x-request-id, {UNKNOWN}, {LENGTH}, {CUT}"
                     own["cross-origin-resource-policy"] = "cross-origin"
                 extra = [(name.encode(), value.encode()) for name, value in own.items()]
                 message = {**message, "headers": [*message["headers"], *extra]}

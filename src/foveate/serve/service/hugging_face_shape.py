@@ -1,7 +1,7 @@
 """Hugging Face's shapes: `inputs` and `parameters` of translation, text classification, token classification, gaps and
 text generation, as `huggingface_hub.InferenceClient(model=".../models/NAME")` sends them; of speech recognition, audio
-and image classification and image to text the bytes of a file, or where there are parameters, JSON with its base64. A
-parameter that a run does not have is refused, not ignored.
+and image classification and image to text the bytes of a file, or where there are parameters, JSON with its base64.
+Text to speech answers with a file. A parameter that a run does not have is refused, not ignored.
 """
 
 import binascii
@@ -19,6 +19,7 @@ from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.language import code_among, code_of
 from foveate.serve.service.message import Card, settings_of
 from foveate.serve.service.refused import RefusedError, invalid
+from foveate.serve.service.spoken import spoken
 from foveate.serve.service.upload import JSON, type_of
 
 Shape = TypeVar("Shape", bound="Parameters")
@@ -160,6 +161,10 @@ class ImageToText(Parameters):
         return [{"generated_text": value["text"]}]
 
 
+class TextToSpeech(Parameters):
+    """A voice has no parameters."""
+
+
 FILE_TASKS: dict[str, type[Parameters]] = {
     "classify": TextClassification,  # of recordings and pictures, too
     "transcribe": SpeechRecognition,
@@ -171,6 +176,7 @@ TASKS: dict[str, type[Parameters]] = {
     "tag": TokenClassification,
     "fill": FillMask,
     "generate": TextGeneration,
+    "speak": TextToSpeech,
 }
 
 
@@ -205,6 +211,10 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         query: Inputs[Parameters] = await read(request, Inputs[task], desk.limits.body)  # type: ignore[valid-type]
         if query.stream:
             raise RefusedError(400, "This interface has no streams: `/v1/completions` has.", "stream")
+        if card.verb == "speak":
+            if not isinstance(query.inputs, str):
+                raise invalid("Here `inputs` is one text, whose speech is one file. Send several texts one by one.")
+            return await spoken(desk, request, card, query.inputs, "wav")
         parameters = query.parameters or task()
         texts = [query.inputs] if isinstance(query.inputs, str) else query.inputs
         reply = await desk.ask(request, card, texts, parameters.settings(card, texts))

@@ -1,7 +1,6 @@
-"""OpenAI's interface: models, completions and chat completions, with server-sent events; transcriptions are in
-`open_ai_audio.py`. A translator answers a chat's
-last message of the user with its translation. Fields that do not change an answer here are read over, as that
-interface's servers do; those that would, such as tools, are refused.
+"""OpenAI's interface: models, completions and chat completions, with server-sent events; sound is in
+`open_ai_audio.py`. A translator answers a chat's last message of the user with its translation. Fields that do not
+change an answer here are read over, as that interface's servers do; those that would, such as tools, are refused.
 
 A translator of several languages is a model for each language, too, `NAME:LANGUAGE`: clients of this interface have a
 field for the model's name, and none for a language.

@@ -1,19 +1,23 @@
-"""OpenAI's transcriptions: a form with a recording, the name of a run and the format of the answer.
+"""OpenAI's interface for sound: transcriptions, which are asked for by a form with a recording, and speech.
 
-What a run does not know is not made up: its language is repeated from the request, and there are no segments.
+What a run does not know is not made up: its language is repeated from the request, and there are no segments. A voice
+is that of its recordings, whatever the name in the request.
 """
 
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from foveate.serve.service.body import PARTS, answer
+from foveate.serve.service.body import PARTS, answer, read
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.keyring import Keyring
+from foveate.serve.service.message import Card
 from foveate.serve.service.open_ai import named
 from foveate.serve.service.refused import RefusedError, invalid, missing
+from foveate.serve.service.spoken import MEDIA, spoken
 from foveate.serve.service.upload import Upload, type_of
 
 FORMATS = ("json", "text", "verbose_json")
@@ -22,7 +26,37 @@ UNSUPPORTED = ("prompt", "include", "chunking_strategy", "keywords", "languages"
 """The beginnings of the names of fields that would change an answer."""
 
 
+class Speech(msgspec.Struct, kw_only=True):
+    """`voice` is read over: a run has one voice."""
+
+    model: str
+    input: str
+    voice: Any = None
+    response_format: str = "mp3"
+    speed: float = 1.0
+    instructions: str | None = None
+    stream_format: str = "audio"
+
+    def check(self) -> None:
+        """Raises RefusedError (400) for what would change the sound and is not supported."""
+        if self.response_format not in MEDIA:
+            raise _bad(f"response_format = {self.response_format!r:.40} is not supported. Known: {', '.join(MEDIA)}.")
+        if self.speed != 1:
+            raise _bad(f"speed = {self.speed:g} is not supported: a run speaks as fast as its voice. Leave it out.")
+        if self.instructions:
+            raise _bad("instructions are not supported: a run has one way to speak. Leave them out.")
+        if self.stream_format != "audio":
+            raise _bad("Streams of speech are not supported. Leave `stream_format` out.")
+
+
 def routes(desk: Desk, keys: Keyring) -> list[Route]:
+    async def speech(request: Request) -> Response:
+        keys.require(request)
+        query = await read(request, Speech, desk.limits.body)
+        query.check()
+        card = _able(desk, query.model, "speak")
+        return await spoken(desk, request, card, query.input, query.response_format)
+
     async def transcriptions(request: Request) -> Response:
         keys.require(request)
         if type_of(request) != PARTS:
@@ -31,17 +65,24 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
             name, form = upload.one("model"), _format(upload)
             if name is None:
                 raise invalid("The form has no field `model`, which names a run.")
-            card = named(desk, name)
-            if card.verb != "transcribe":
-                raise missing(
-                    f"The run {name} can {card.verb}, and this path is for models that transcribe. Use /{card.verb}."
-                )
+            card = _able(desk, name, "transcribe")
             if len(upload.files) != 1:
                 raise _bad(f"A transcription has one file, and there are {len(upload.files)}. Send them one by one.")
             reply = await desk.ask_files(request, card, upload.files)
             return _answered(reply.values[0], form, upload)
 
-    return [Route("/v1/audio/transcriptions", transcriptions, methods=["POST"], name="transcriptions")]
+    return [
+        Route("/v1/audio/transcriptions", transcriptions, methods=["POST"], name="transcriptions"),
+        Route("/v1/audio/speech", speech, methods=["POST"], name="speech"),
+    ]
+
+
+def _able(desk: Desk, name: str, verb: str) -> Card:
+    """The run of a model's name. Raises RefusedError (404) for one that does something else."""
+    card = named(desk, name)
+    if card.verb != verb:
+        raise missing(f"The run {name} can {card.verb}, and this path is for models that {verb}. Use /{card.verb}.")
+    return card
 
 
 def _format(upload: Upload) -> str:

@@ -81,7 +81,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
     async def model(request: Request) -> Response:
         keys.require(request)
         card = desk.card(name=request.path_params["name"])
-        require_texts(card)
+        _require_written(card)
         return answer(
             {
                 "name": card.name,
@@ -101,7 +101,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         keys.require(request)
         query, binary = _divided(await body_of(request, desk.limits.body), request.headers.get(HEADER))
         card = desk.card(name=request.path_params["name"])
-        require_texts(card)
+        _require_written(card)
         texts, shape = _texts(query, binary)
         settings = {name: value for name, value in query.parameters.items() if name != BINARY_OUTPUT}
         outputs = _outputs(query, card)
@@ -117,6 +117,13 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         Route("/v2/models/{name}/ready", model_ready, name="v2 model"),
         Route("/v2/models/{name}/infer", infer, methods=["POST"], name="v2 infer"),
     ]
+
+
+def _require_written(card: Card) -> None:
+    """Raises RefusedError for a run that reads files or speaks."""
+    require_texts(card)
+    if card.verb not in WRITTEN:
+        raise invalid(f"The run {card.name} can {card.verb}, which is not for tensors. Use /{card.verb}.")
 
 
 def _names(card: Card) -> tuple[str, str]:

@@ -1,8 +1,8 @@
-"""Our own interface: `/tag`, `/classify`, `/fill`, `/generate` for texts, `/transcribe`, `/caption` and `/classify` for
-files, and `/explain`, an answer with its weights.
+"""Our own interface: `/tag`, `/classify`, `/fill`, `/generate` and `/speak` for texts, `/transcribe`, `/caption` and
+`/classify` for files, and `/explain`, an answer with its weights.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -14,6 +14,7 @@ from foveate.serve.service.desk import Desk, writes
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.message import Card, settings_of
 from foveate.serve.service.refused import RefusedError, invalid
+from foveate.serve.service.spoken import spoken
 from foveate.serve.service.upload import JSON, type_of
 
 Setting = str | int | float | bool | list[str] | None
@@ -27,6 +28,14 @@ class Ask(msgspec.Struct, forbid_unknown_fields=True):
     text: str | list[str]
     run: str | None = None
     settings: dict[str, Setting] = {}
+
+
+class Speak(msgspec.Struct, forbid_unknown_fields=True):
+    """The answer is the content of a file."""
+
+    text: str
+    run: str | None = None
+    format: Literal["wav", "flac", "mp3", "opus", "pcm"] = "wav"
 
 
 class Explain(msgspec.Struct, forbid_unknown_fields=True):
@@ -73,12 +82,22 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
 
         return Route(f"/{verb}", endpoint, methods=["POST"], name=verb)
 
+    async def speak(request: Request) -> Response:
+        keys.require(request)
+        query = await read(request, Speak, desk.limits.body)
+        return await spoken(desk, request, desk.card("speak", query.run), query.text, query.format)
+
     async def explain(request: Request) -> Response:
         keys.require(request)
         query = await read(request, Explain, desk.limits.body)
         return answer(await explained(desk, request, query))
 
-    return [*map(of, VERBS), *map(for_files, FILE_VERBS), Route("/explain", explain, methods=["POST"], name="explain")]
+    return [
+        *map(of, VERBS),
+        *map(for_files, FILE_VERBS),
+        Route("/speak", speak, methods=["POST"], name="speak"),
+        Route("/explain", explain, methods=["POST"], name="explain"),
+    ]
 
 
 def _is_file(kind: str) -> bool:

@@ -41,6 +41,7 @@ from foveate.tasks.run_plan import (
 )
 from foveate.tasks.side import Asked, Figures, Scored, Side, written
 from foveate.tasks.speak import TASK
+from foveate.tasks.speak.served_speaker import ServedSpeaker
 from foveate.tasks.speak.task import VALIDATED, SpeakConfig, SpeakTask, count, figures, spoken_ids
 from foveate.tasks.speak.use import Speaker
 from foveate.tasks.stranger import Strangers
@@ -130,6 +131,9 @@ class SpeakSide(Side):
 
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Speaker:
         return Speaker.load(run, note=note)
+
+    def offered(self, model: Speaker, folder: Path) -> ServedSpeaker:
+        return ServedSpeaker(model)
 
     def in_use(self, task: SpeakTask) -> Speaker:
         config = task.config

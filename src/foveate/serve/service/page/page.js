@@ -24,11 +24,13 @@ function question() {
   return [`/${task}`, { run: name, text }];
 }
 
+/** What the service answers: JSON, or of a voice a sound. */
 async function ask(path, body) {
   const response = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body) }).catch(() => {
     throw new Error(said("silent"));
   });
   warn(response.headers.get("x-foveate-unknown"));
+  if (response.headers.get("content-type")?.startsWith("audio/")) return { sound: await response.blob() };
   const value = await response.json();
   if (!response.ok) throw new Error(value.error?.message ?? value.error ?? response.statusText);
   return value;
@@ -48,8 +50,22 @@ function written(value) {
 }
 
 function show(text, failed = false) {
+  hush();
   at("answer").textContent = text;
   at("answer").classList.toggle("failed", failed);
+}
+
+function play(sound) {
+  show("");
+  at("sound").src = URL.createObjectURL(sound);
+  at("sound").hidden = false;
+}
+
+function hush() {
+  if (at("sound").hidden) return;
+  at("sound").pause();
+  URL.revokeObjectURL(at("sound").src);
+  at("sound").hidden = true;
 }
 
 function draw({ rows, columns, weights }) {
@@ -88,8 +104,9 @@ function curl() {
   at("others").textContent = others.map(sent).join("\n");
   if (!runs.length) return;
   const [path, body] = question();
+  const into = chosen().task === "speak" ? " -o speech.wav" : "";
   const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
-  at("curl").textContent = `curl${key} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))} ${location.origin}${path}`;
+  at("curl").textContent = `curl${key} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}${into} ${location.origin}${path}`;
 }
 
 async function busy(work) {
@@ -108,7 +125,11 @@ async function busy(work) {
 
 at("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  void busy(async () => show(written(await ask(...question()))));
+  void busy(async () => {
+    const value = await ask(...question());
+    if (value.sound) play(value.sound);
+    else show(written(value));
+  });
 });
 at("explain").addEventListener("click", () => {
   if (!at("form").reportValidity()) return;
