@@ -15,7 +15,7 @@ from foveate.interruption import ask
 from foveate.suggestion import did_you_mean
 
 Result = TypeVar("Result")
-Verb = Literal["translate", "generate", "fill", "tag", "classify", "transcribe", "caption", "speak"]
+Verb = Literal["translate", "generate", "fill", "tag", "classify", "transcribe", "caption", "speak", "predict"]
 Reads = Literal["texts", "recordings", "pictures"]
 """The things that a model answers; recordings and pictures are the contents of files."""
 MOST_CELLS = 65_536

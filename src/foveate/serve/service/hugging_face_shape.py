@@ -207,6 +207,8 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         card = desk.card(name=request.path_params["name"])
         if card.reads != "texts":
             return await of_file(request, card)
+        if card.verb not in TASKS:
+            raise invalid(f"The run {card.name} can {card.verb}, which has no shape here. Use /{card.verb}.")
         task = TASKS[card.verb]
         query: Inputs[Parameters] = await read(request, Inputs[task], desk.limits.body)  # type: ignore[valid-type]
         if query.stream:

@@ -1,5 +1,5 @@
-"""Our own interface: `/tag`, `/classify`, `/fill`, `/generate` and `/speak` for texts, `/transcribe`, `/caption` and
-`/classify` for files, and `/explain`, an answer with its weights.
+"""Our own interface: `/tag`, `/classify`, `/fill`, `/generate`, `/predict` and `/speak` for texts, `/transcribe`,
+`/caption` and `/classify` for files, and `/explain`, an answer with its weights.
 """
 
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from foveate.serve.service.spoken import spoken
 from foveate.serve.service.upload import JSON, type_of
 
 Setting = str | int | float | bool | list[str] | None
-VERBS = ("tag", "classify", "fill", "generate")
+VERBS = ("tag", "classify", "fill", "generate", "predict")
 FILE_VERBS = ("transcribe", "caption")
 
 

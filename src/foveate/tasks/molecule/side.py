@@ -24,6 +24,7 @@ from foveate.tasks.exported import Exported, Note
 from foveate.tasks.intake import Intake
 from foveate.tasks.molecule import TASK
 from foveate.tasks.molecule.property_target import Targets, require_classes, require_scored, unscored
+from foveate.tasks.molecule.served_predictor import ServedPredictor
 from foveate.tasks.molecule.task import (
     VALIDATED,
     MoleculeConfig,
@@ -144,6 +145,9 @@ class MoleculeSide(Side):
 
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> MoleculePredictor:
         return MoleculePredictor.load(run, note=note)
+
+    def offered(self, model: MoleculePredictor, folder: Path) -> ServedPredictor:
+        return ServedPredictor(model)
 
     def in_use(self, task: MoleculeTask) -> MoleculePredictor:
         return MoleculePredictor(task.model, task.targets, task.config, task.ranks)

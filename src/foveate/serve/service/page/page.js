@@ -45,6 +45,7 @@ function written(value) {
   if (value.translatedText !== undefined) return value.translatedText;
   if (value.choices) return value.choices[0].text;
   if (value.tags) return value.words.map((word, index) => `${word}/${value.tags[index]}`).join(" ");
+  if (value.values) return Object.entries(value.values).map(([name, number]) => `${name} ${number.toPrecision(4)}`).join("\n");
   if (value.label !== undefined) return Object.entries(value.probabilities).map(([label, share]) => `${label} ${(100 * share).toFixed(1)} %`).join("\n");
   return value.text;
 }
