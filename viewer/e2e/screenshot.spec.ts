@@ -28,7 +28,7 @@ interface Shot {
 
 const key = (page: Page, text: string) => page.locator(".sentence .key .word", { hasText: new RegExp(`^${text}$`) }).first();
 const SHOTS: Record<string, Shot> = {
-  story: { page: "translation", hash: "#word=query-5", height: 480, sign: ".threads path" },
+  story: { page: "translation", hash: "#word=query-5", width: 1120, height: 480, sign: ".threads path" },
   switched: {
     ...{ page: "switched", height: 560, sign: ".threads path" },
     async does(page) {
@@ -38,13 +38,13 @@ const SHOTS: Record<string, Shot> = {
     },
   },
   play: {
-    ...{ page: "translation", height: 480, sign: ".threads path" },
+    ...{ page: "translation", width: 1120, height: 480, sign: ".threads path" },
     async does(page) {
       for (let word = 0; word < 7; word++) await page.keyboard.press("Space");
     },
   },
   overview: { page: "translation", hash: "#view=overview", height: 760, sign: "canvas" },
-  map: { page: "translation", hash: "#view=map&query=7&key=4", height: 620, sign: "canvas" },
+  map: { page: "translation", hash: "#view=map&query=6&key=4", height: 620, sign: "canvas" },
   steps: { page: "self-attention", hash: "#view=steps&query=0&step=3", height: 520, sign: ".steps, .step" },
   caption: { page: "caption", hash: "#query=4", height: 520, sign: "canvas, svg" },
   molecule: { page: "aspirin", height: 700, sign: "canvas" },
