@@ -32,20 +32,25 @@ class Speech(msgspec.Struct, kw_only=True):
     model: str
     input: str
     voice: Any = None
-    response_format: str = "mp3"
-    speed: float = 1.0
+    response_format: str | None = None
+    speed: float | None = None
     instructions: str | None = None
-    stream_format: str = "audio"
+    stream_format: str | None = None
+
+    @property
+    def form(self) -> str:
+        """The format of the answer; that interface's own default is MP3."""
+        return self.response_format or "mp3"
 
     def check(self) -> None:
         """Raises RefusedError (400) for what would change the sound and is not supported."""
-        if self.response_format not in MEDIA:
-            raise _bad(f"response_format = {self.response_format!r:.40} is not supported. Known: {', '.join(MEDIA)}.")
-        if self.speed != 1:
+        if self.form not in MEDIA:
+            raise _bad(f"response_format = {self.form!r:.40} is not supported. Known: {', '.join(MEDIA)}.")
+        if self.speed not in (None, 1):
             raise _bad(f"speed = {self.speed:g} is not supported: a run speaks as fast as its voice. Leave it out.")
         if self.instructions:
             raise _bad("instructions are not supported: a run has one way to speak. Leave them out.")
-        if self.stream_format != "audio":
+        if self.stream_format not in (None, "audio"):
             raise _bad("Streams of speech are not supported. Leave `stream_format` out.")
 
 
@@ -55,7 +60,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         query = await read(request, Speech, desk.limits.body)
         query.check()
         card = _able(desk, query.model, "speak")
-        return await spoken(desk, request, card, query.input, query.response_format)
+        return await spoken(desk, request, card, query.input, query.form)
 
     async def transcriptions(request: Request) -> Response:
         keys.require(request)
