@@ -1,6 +1,7 @@
 """What the translator that comes with the package answers, as JSON: the browser tests expect it of the viewer.
 
-Usage: python expected.py SENTENCE SWITCHED HEAD, where a word of the sentence and a head are switched off.
+Usage: python expected.py SENTENCE SWITCHED, where a word of the sentence is switched off; and then the head of the last
+layer without which the answer changes most.
 """
 
 import json
@@ -16,7 +17,7 @@ from foveate.inspect.alignment import join_pieces
 from foveate.tasks.translate.translation_ablator import TranslationAblator
 
 
-def main(sentence: str, switched: str, head: str) -> None:
+def main(sentence: str, switched: str) -> None:
     translator = Translator.load("en-fr")
     translation = translator.translate(sentence)
     trace = translator.trace(sentence)
@@ -30,6 +31,9 @@ def main(sentence: str, switched: str, head: str) -> None:
         log_probabilities = header["log_probability_before"], header["log_probability"]
         return {"answer": answer.tracks["target"].text, "log_probabilities": log_probabilities}
 
+    heads = [without((), [(trace.sites[site].name, head)]) for head in range(trace.sites[site].heads)]
+    costs = [each["log_probabilities"][0] - each["log_probabilities"][1] for each in heads]
+    head = max(range(len(heads)), key=lambda head: (heads[head]["answer"] != translation.text, costs[head]))
     print(
         json.dumps(
             {
@@ -38,7 +42,8 @@ def main(sentence: str, switched: str, head: str) -> None:
                 "weights": word_weights(trace, site),
                 "off": list(range(*off)),
                 "without_word": without(range(*off), ()),
-                "without_head": without((), [(trace.sites[site].name, int(head))]),
+                "head": head,
+                "without_head": heads[head],
             }
         )
     )

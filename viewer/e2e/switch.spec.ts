@@ -4,7 +4,7 @@ import { readFileSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
-import { answered, cost, expected, HEAD, lost, number, OTHER, SENTENCE, SWITCHED } from "./answer";
+import { answered, cost, expected, lost, number, OTHER, SENTENCE, SWITCHED } from "./answer";
 import { foveate, serving, type Serving } from "./command";
 import { address } from "./pages";
 
@@ -101,16 +101,17 @@ test("the keyboard does the same, the focus stays, and the address brings the sw
 });
 
 test("a head is switched off from the choice of heads, and draws no line", async ({ page }) => {
+  const { head, without_head } = expected();
   await visit(page, url);
   await expect(page.getByRole("button", { name: /Switch head/ })).toHaveCount(0);
   await page.getByRole("button", { name: "More" }).click();
-  await page.getByLabel("Head", { exact: true }).selectOption(`${HEAD}`);
-  await page.getByRole("button", { name: `Switch head ${HEAD} off` }).click();
-  await expect(page.locator(".switches .chip")).toHaveText([`decoder.1.cross_attention · Head ${HEAD} ×`]);
-  await expect.poll(() => answer(page)).toBe(expected().without_head.answer);
-  await expect(page.locator(".cost")).toContainText(number(expected().without_head.log_probabilities[1], 4));
+  await page.getByLabel("Head", { exact: true }).selectOption(`${head}`);
+  await page.getByRole("button", { name: `Switch head ${head} off` }).click();
+  await expect(page.locator(".switches .chip")).toHaveText([`decoder.1.cross_attention · Head ${head} ×`]);
+  await expect.poll(() => answer(page)).toBe(without_head.answer);
+  await expect(page.locator(".cost")).toContainText(number(without_head.log_probabilities[1], 4));
   await expect(page.locator(".threads path")).toHaveCount(0);
-  expect(page.url()).toContain(`off=7-${HEAD}`);
+  expect(page.url()).toContain(`off=7-${head}`);
   await page.getByLabel("Site").selectOption("0");
   await expect(page.locator(".former")).toHaveCount(2);
   await page.locator(".switches .chip").click();
