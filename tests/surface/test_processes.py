@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -263,3 +264,25 @@ def test_torchrun_takes_no_option_of_ours_for_its_own(command: str) -> None:
     words = [command, *(name for name in options if name.startswith("--")), "run"]
     parsed = parse_args(["--nproc-per-node=2", "-m", "foveate", *words])
     assert parsed.training_script_args == words
+
+
+@pytest.mark.parametrize(
+    ("reduction", "threads", "words"),
+    [("fast", None, "the last bits differ"), ("exact", None, "give --threads 2"), ("exact", 2, "")],
+)
+def test_what_the_bits_depend_on_is_said_when_processes_begin(
+    reduction: str,
+    threads: int | None,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(supervision, "_cores", lambda: 4)
+    monkeypatch.setattr(supervision, "_launch", lambda *_: (0, ""))
+    arguments = Namespace(processes=2, threads=threads, quiet=False, no_tune=True, debug=False)
+    assert supervision.supervise(tmp_path, arguments, [], reduction) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "2 processes with 2 threads each." in said
+    assert words in said
+    assert ("bits" in said) == bool(words)

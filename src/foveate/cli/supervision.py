@@ -49,6 +49,11 @@ def supervise(folder: Path, arguments: argparse.Namespace, modules: Sequence[str
             'Their gradients are added as train.reduction = "fast" does: with another number of processes the last '
             "bits differ. A run begun with --set train.reduction=exact has the same weights in any world."
         )
+    elif not arguments.threads:
+        say(
+            f"The bits of the weights depend on the number of threads: give --threads {threads} with any other number "
+            "of processes."
+        )
     checkpoints, failures = Checkpoints(folder / "checkpoints"), 0
     while True:
         before = max(checkpoints.steps(), default=0)
