@@ -1,4 +1,4 @@
-"""Small runs that read recordings or pictures, or speak. Seconds of training have taught them hardly anything."""
+"""Small runs that read recordings, pictures or molecules, or speak: seconds of training have taught them little."""
 
 import io
 from pathlib import Path
@@ -49,6 +49,16 @@ def voice(folder: Path) -> Path:
     return folder / "run"
 
 
+def molecule_predictor(folder: Path) -> Path:
+    """A run that predicts the solubility of molecules of at most 20 atoms by attention."""
+    lines = [f"{'C' * length}O,{length / 2}\n" for length in range(1, 13)]
+    (folder / "table.csv").write_text("smiles,solubility\n" + "".join(lines))
+    small = ("--set", "model.readout=attention", "--set", "data.max_atoms=20")
+    said = call("train", "molecule", "--data", folder / "table.csv", "--out", folder / "run", *QUICK, *small)
+    assert said.code == 0, said.err
+    return folder / "run"
+
+
 def _recordings(folder: Path) -> Path:
     """A table of recordings of tones."""
     lines = []
@@ -78,7 +88,13 @@ def picture(side: int, shade: int = 200, *, seed: int = 0) -> bytes:
 
 def sense_runs(folder: Path) -> tuple[str, ...]:
     """Such runs, as arguments of `foveate serve`."""
-    runs = {"asr": recogniser, "pictures": picture_classifier, "captions": captioner, "voice": voice}
+    runs = {
+        "asr": recogniser,
+        "pictures": picture_classifier,
+        "captions": captioner,
+        "voice": voice,
+        "solubility": molecule_predictor,
+    }
     return tuple(f"{name}={run(_inside(folder, name))}" for name, run in runs.items())
 
 

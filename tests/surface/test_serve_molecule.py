@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.surface.sense_run import molecule_predictor
 from tests.surface.service_process import ServiceProcess
 
 from foveate.tasks.molecule.use import MoleculePredictor
@@ -13,15 +14,8 @@ SMILES = ["CCO", "CC(=O)Oc1ccccc1C(=O)O", "c1ccccc1"]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, foveate: Any) -> Path:
-    folder = tmp_path_factory.mktemp("molecules")
-    lines = [f"{'C' * length}O,{length / 2}\n" for length in range(1, 13)]
-    (folder / "table.csv").write_text("smiles,solubility\n" + "".join(lines))
-    quick = ("--no-tune", "--threads", "1", "--quiet", "--set", "train.steps=2", "--set", "train.validate_every=2")
-    small = ("--set", "model.readout=attention", "--set", "data.max_atoms=20")
-    said = foveate("train", "molecule", "--data", folder / "table.csv", "--out", folder / "run", *quick, *small)
-    assert said.code == 0, said.err
-    return folder / "run"
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return molecule_predictor(tmp_path_factory.mktemp("molecules"))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 
 from foveate.errors import UsageError
 from foveate.inspect.attribution import leave_one_out
+from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
 from foveate.tasks import TASKS
 from foveate.tasks.translate.use import Translator
@@ -111,12 +112,14 @@ def test_the_script_adds_the_figures_of_a_seed(tmp_path: Path) -> None:
     options = ("--run", "en-fr", "--data", str(tmp_path / "source.tsv"), "--results", str(tmp_path / "r.json"))
     assert script.main(["a row", "--sentences", "1", *options]) == 0
     path = tmp_path / "r.json"
-    (one,) = json.loads(path.read_text())["a row"]["attention"].items()
-    assert (one[0], 0 < one[1]["first"] <= 1, one[1]["first error"]) == ("0", True, None)
+    ((seed, one),) = json.loads(path.read_text())["a row"]["attention"].items()
+    assert seed == str(read_run(run_folder("en-fr")).config["seed"])
+    assert (0 < one["first"] <= 1, one["first error"]) == (True, None)
+    other = str(int(seed) + 1)
     results = json.loads(path.read_text())
-    results["a row"]["attention"]["1"] = one[1]
+    results["a row"]["attention"][other] = one
     path.write_text(json.dumps(results))
     assert script.main(["a row", "--sentences", "2", *options]) == 0
     results = json.loads(path.read_text())
-    assert results["a row"]["attention"]["1"] == one[1] != results["a row"]["attention"]["0"]
-    assert results["measurements"]["a row"]["0"]["sentences"] == 2
+    assert results["a row"]["attention"][other] == one != results["a row"]["attention"][seed]
+    assert results["measurements"]["a row"][seed]["sentences"] == 2

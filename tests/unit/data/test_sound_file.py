@@ -49,7 +49,7 @@ def test_samples_beyond_full_scale_are_cut_and_do_not_wrap(form: str) -> None:
     assert likeness > 0.9 * (np.clip(loud, -1, 1)[3_000:9_000] ** 2).sum()
 
 
-def test_an_unknown_format_and_a_missing_package_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_format_and_a_missing_package_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="wav, flac, mp3, opus, pcm"):
         sound_file(tone(8_000), 8_000, "aac")
     monkeypatch.setitem(__import__("sys").modules, "soundfile", None)
