@@ -21,32 +21,24 @@ SMALL = (
 
 def recogniser(folder: Path) -> Path:
     """A run with CTC, beside the recordings `00.wav` to `11.wav` that it was trained on."""
-    said = call("train", "transcribe", "--data", _recordings(folder), "--out", folder / "run", *QUICK, *SMALL)
-    assert said.code == 0, said.err
-    return folder / "run"
+    return _trained("transcribe", _recordings(folder), *SMALL)
 
 
 def captioner(folder: Path) -> Path:
     """A run that describes the pictures `00.png` to `11.png` beside it."""
     small = ("--set", "reader.patch=4", "--set", "model.encoder.channels=[8,8]", "--set", "data.max_tokens=200")
-    said = call("train", "caption", "--data", _pictures(folder), "--out", folder / "run", *QUICK, *small)
-    assert said.code == 0, said.err
-    return folder / "run"
+    return _trained("caption", _pictures(folder), *small)
 
 
 def picture_classifier(folder: Path) -> Path:
     """A run that labels the pictures `00.png` to `11.png` beside it."""
-    said = call("train", "classify", "--data", _pictures(folder), "--out", folder / "run", *QUICK)
-    assert said.code == 0, said.err
-    return folder / "run"
+    return _trained("classify", _pictures(folder))
 
 
 def voice(folder: Path) -> Path:
     """A run that speaks at most 300 frames, beside its recordings."""
     few = ("--set", "model.hidden_dim=16", "--set", "model.embedding_dim=8", "--set", "data.max_length=300")
-    said = call("train", "speak", "--data", _recordings(folder), "--out", folder / "run", *QUICK, *few)
-    assert said.code == 0, said.err
-    return folder / "run"
+    return _trained("speak", _recordings(folder), *few)
 
 
 def molecule_predictor(folder: Path) -> Path:
@@ -54,9 +46,15 @@ def molecule_predictor(folder: Path) -> Path:
     lines = [f"{'C' * length}O,{length / 2}\n" for length in range(1, 13)]
     (folder / "table.csv").write_text("smiles,solubility\n" + "".join(lines))
     small = ("--set", "model.readout=attention", "--set", "data.max_atoms=20")
-    said = call("train", "molecule", "--data", folder / "table.csv", "--out", folder / "run", *QUICK, *small)
+    return _trained("molecule", folder / "table.csv", *small)
+
+
+def _trained(task: str, data: Path, *settings: str) -> Path:
+    """A run in the folder of its data."""
+    run = data.parent / "run"
+    said = call("train", task, "--data", data, "--out", run, *QUICK, *settings)
     assert said.code == 0, said.err
-    return folder / "run"
+    return run
 
 
 def _recordings(folder: Path) -> Path:

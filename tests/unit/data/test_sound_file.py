@@ -1,6 +1,7 @@
 """Sounds as files: every format has the tone that was written, at a rate that the format has."""
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_samples_beyond_full_scale_are_cut_and_do_not_wrap(form: str) -> None:
 def test_an_unknown_format_and_a_missing_package_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="wav, flac, mp3, opus, pcm"):
         sound_file(tone(8_000), 8_000, "aac")
-    monkeypatch.setitem(__import__("sys").modules, "soundfile", None)
+    monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(SetupError, match=r"foveate\[audio\]"):
         sound_file(tone(8_000), 8_000, "flac")
     assert sound_file(tone(8_000), 8_000, "wav")[:4] == b"RIFF"
