@@ -47,11 +47,13 @@ static void quantise(const float* x, int64_t inputs, uint8_t* to, float* scale) 
 }
 
 // The sums of M rows, `apart` bytes after each other, with a panel.
-template <int M>
-static inline void integers(const uint8_t* x, int64_t apart, const int8_t* panel, VecInt (*to)[VECTORS]) {
+template <int M, int LINES>
+static inline void integers(
+    const uint8_t* x, int64_t apart, const int8_t* panel, const char* ahead, VecInt (*to)[VECTORS]
+) {
     VecInt sums[M][VECTORS] = {};
     for (int64_t k = 0; k < apart; k += FOUR, panel += FOUR * PANEL) {
-        ask((const char*)panel);
+        ask<LINES>(ahead);
 #ifdef __AVX512VNNI__
         __m512i w[VECTORS];
 #pragma GCC unroll 4
@@ -119,15 +121,12 @@ static void multiply_int8(
         for (int64_t part = 0; part < tiles; part++) {
             int64_t row = rows * part / tiles, here = rows * (part + 1) / tiles - row;
             const uint8_t* from = values + row * padded;
+            Ahead ahead = ahead_of(panel, padded / FOUR, part, tiles);
             VecInt whole[ROWS][VECTORS];
-            switch (here) {
-                case 1: integers<1>(from, padded, panel, whole); break;
-                case 2: integers<2>(from, padded, panel, whole); break;
-                case 3: integers<3>(from, padded, panel, whole); break;
-                case 4: integers<4>(from, padded, panel, whole); break;
-                case 5: integers<5>(from, padded, panel, whole); break;
-                default: integers<6>(from, padded, panel, whole);
-            }
+            expect(to + row * outputs + column, here, outputs);
+            with_constants(here, ahead.lines, [&](auto count, auto lines) {
+                integers<count, lines>(from, padded, panel, ahead.from, whole);
+            });
             Vec sums[ROWS][VECTORS];
             for (int64_t m = 0; m < here; m++)
                 for (int64_t j = 0; j < VECTORS; j++) {

@@ -19,13 +19,61 @@ constexpr int64_t VECTORS = 4;
 #else
 constexpr int64_t VECTORS = 1;
 #endif
-#ifdef __AVX512BF16__
-constexpr int64_t PAIR = 2;  // of bfloat16 weights that are multiplied and added at once
+#ifdef __AVX512F__
+constexpr int64_t PAIR = 2;  // of bfloat16 weights that are read at once
 #else
 constexpr int64_t PAIR = 1;
 #endif
+#ifdef __AVX512BF16__
+constexpr bool ROUNDING = true;  // inputs to bfloat16, too: pairs are multiplied and added at once
+#else
+constexpr bool ROUNDING = false;
+#endif
 constexpr int64_t ROWS = 6, PANEL = VECTORS * LANES;
-constexpr int64_t AHEAD = 16384;  // bytes: weights are asked for long before, or half the time goes on waiting
+
+// Memory is slow, so weights are asked for long before they are read. A step along the inputs reads VECTORS cache lines of a
+// panel. Where one tile has all rows, it asks for as many lines, AHEAD bytes further; of several tiles, the first ones ask for
+// the next panel, as many lines at a step as it takes, because most of a panel's requests would find it in the cache.
+constexpr int64_t LINE = 64, AHEAD = 16384, FITTING = 1 << 18;  // bytes; two panels of FITTING are less than a second-level cache
+struct Ahead {
+    int64_t lines;
+    const char* from;
+};
+
+static inline Ahead ahead_of(const void* panel, int64_t steps, int64_t tile, int64_t tiles) {
+    int64_t bytes = steps * VECTORS * LINE, sharers = tiles < VECTORS ? tiles : VECTORS;
+    if (tiles == 1 || bytes > FITTING) return {tile == 0 ? VECTORS : 0, (const char*)panel + AHEAD};
+    int64_t lines = sharers == 3 ? 2 : VECTORS / sharers;
+    if (tile * lines >= VECTORS) return {0, nullptr};
+    return {lines, (const char*)panel + bytes + tile * steps * lines * LINE};
+}
+
+template <int LINES>
+static inline void ask(const char*& place) {
+#pragma GCC unroll 4
+    for (int64_t line = 0; line < LINES; line++, place += LINE) __builtin_prefetch(place, 0, 2);
+}
+
+// body(rows, lines) with both as constants, for which it has a loop of its own each.
+template <class Body>
+static inline void with_constants(int64_t rows, int64_t lines, const Body& body) {
+    auto with_rows = [&](auto count) {
+        switch (lines) {
+            case 0: return body(count, std::integral_constant<int, 0>());
+            case 1: return body(count, std::integral_constant<int, 1>());
+            case 2: return body(count, std::integral_constant<int, 2>());
+            default: return body(count, std::integral_constant<int, VECTORS>());
+        }
+    };
+    switch (rows) {
+        case 1: return with_rows(std::integral_constant<int, 1>());
+        case 2: return with_rows(std::integral_constant<int, 2>());
+        case 3: return with_rows(std::integral_constant<int, 3>());
+        case 4: return with_rows(std::integral_constant<int, 4>());
+        case 5: return with_rows(std::integral_constant<int, 5>());
+        default: return with_rows(std::integral_constant<int, ROWS>());
+    }
+}
 
 static inline Vec activated(Vec x, int64_t activation) {
     switch (activation) {
@@ -39,10 +87,6 @@ static inline Vec activated(Vec x, int64_t activation) {
     }
 }
 
-static inline void ask(const char* place) {
-    for (int64_t line = 0; line < (int64_t)(PANEL * sizeof(float)); line += 64) __builtin_prefetch(place + AHEAD + line, 0, 2);
-}
-
 // Keeps weights in their register. Where rows are few, compilers would rather read them again for each row, which takes
 // longer than the products.
 template <class Register>
@@ -53,14 +97,14 @@ static inline void hold(Register& weights) {
 }
 
 // The products of M rows of x with a panel.
-template <int M>
-static inline void tile(const float* x, int64_t inputs, const float* panel, Vec (*to)[VECTORS]) {
+template <int M, int LINES>
+static inline void tile(const float* x, int64_t inputs, const float* panel, const char* ahead, Vec (*to)[VECTORS]) {
     Vec sums[M][VECTORS] = {};
     for (int64_t k = 0; k < inputs; k++, panel += PANEL) {
         Vec w[VECTORS];
 #pragma GCC unroll 4
         for (int64_t j = 0; j < VECTORS; j++) hold(w[j] = load(panel + j * LANES));
-        ask((const char*)panel);
+        ask<LINES>(ahead);
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++)
 #pragma GCC unroll 4
@@ -69,40 +113,68 @@ static inline void tile(const float* x, int64_t inputs, const float* panel, Vec 
     std::memcpy(to, sums, sizeof sums);
 }
 
-// The same with bfloat16 weights. Where these come in pairs, x is in pairs of bfloat16 too.
-template <int M>
-static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, Vec (*to)[VECTORS]) {
+// The same with bfloat16 weights. With ROUNDING, x is in pairs of bfloat16 too.
+template <int M, int LINES>
+static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, const char* ahead, Vec (*to)[VECTORS]) {
     Vec sums[M][VECTORS] = {};
-#ifdef __AVX512BF16__
-    const uint32_t* pairs = (const uint32_t*)x;
-    for (int64_t k = 0; k < inputs / 2; k++, panel += 2 * PANEL) {
-        __m512bh w[VECTORS];
+#ifdef __AVX512F__
+    for (int64_t k = 0; k < inputs; k += 2, panel += 2 * PANEL) {
+        __m512i w[VECTORS];
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < VECTORS; j++) {
-            __m512i weights = _mm512_loadu_si512(panel + 2 * j * LANES);
-            hold(weights);
-            w[j] = (__m512bh)weights;
-        }
-        ask((const char*)panel);
+        for (int64_t j = 0; j < VECTORS; j++) hold(w[j] = _mm512_loadu_si512(panel + 2 * j * LANES));
+        ask<LINES>(ahead);
+#ifdef __AVX512BF16__
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++) {
-            __m512bh value = (__m512bh)_mm512_set1_epi32((int)pairs[m * inputs / 2 + k]);
+            __m512bh value = (__m512bh)_mm512_set1_epi32(((const int32_t*)x)[(m * inputs + k) / 2]);
 #pragma GCC unroll 4
-            for (int64_t j = 0; j < VECTORS; j++) sums[m][j] = (Vec)_mm512_dpbf16_ps((__m512)sums[m][j], value, w[j]);
+            for (int64_t j = 0; j < VECTORS; j++) sums[m][j] = (Vec)_mm512_dpbf16_ps((__m512)sums[m][j], value, (__m512bh)w[j]);
         }
+#else
+#pragma GCC unroll 2
+        for (int64_t second = 0; second < 2; second++) {
+            Vec one[VECTORS];
+#pragma GCC unroll 4
+            for (int64_t j = 0; j < VECTORS; j++)
+                hold(one[j] = (Vec)(second ? _mm512_and_si512(w[j], _mm512_set1_epi32(0xffff0000)) : _mm512_slli_epi32(w[j], 16)));
+#pragma GCC unroll 6
+            for (int m = 0; m < M; m++)
+#pragma GCC unroll 4
+                for (int64_t j = 0; j < VECTORS; j++) sums[m][j] += ((const float*)x)[m * inputs + k + second] * one[j];
+        }
+#endif
     }
 #else
-    for (int64_t k = 0; k < inputs; k++, panel += PANEL)
+    for (int64_t k = 0; k < inputs; k++, panel += PANEL) {
+        Vec w[VECTORS];
+        for (int64_t j = 0; j < VECTORS; j++) w[j] = take(panel, true, j * LANES);
+        if (k % 2 == 0) ask<LINES>(ahead);
         for (int m = 0; m < M; m++)
-            for (int64_t j = 0; j < VECTORS; j++)
-                sums[m][j] += ((const float*)x)[m * inputs + k] * take(panel, true, j * LANES);
+            for (int64_t j = 0; j < VECTORS; j++) sums[m][j] += ((const float*)x)[m * inputs + k] * w[j];
+    }
 #endif
     std::memcpy(to, sums, sizeof sums);
+}
+
+// The same as `finish` for a whole panel, with constants.
+template <Activation ACTIVATION, bool ADD>
+static inline void finish_whole(Vec (*sums)[VECTORS], int64_t rows, const float* bias, float* to, int64_t stride) {
+    for (int64_t m = 0; m < rows; m++, to += stride)
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < VECTORS; j++) {
+            Vec value = sums[m][j];
+            if (bias) value += load(bias + j * LANES);
+            value = activated(value, ACTIVATION);
+            store(to + j * LANES, ADD ? load(to + j * LANES) + value : value);
+        }
 }
 
 // to = activation(sums + b), or to += sums + b, for the first `count` outputs of a panel.
 static inline void finish(Vec (*sums)[VECTORS], int64_t rows, const float* bias, float* to, int64_t stride, int64_t count,
                           bool add, int64_t activation) {
+    if (count == PANEL && activation == NONE && add) return finish_whole<NONE, true>(sums, rows, bias, to, stride);
+    if (count == PANEL && activation == NONE) return finish_whole<NONE, false>(sums, rows, bias, to, stride);
+    if (count == PANEL && activation == RELU && !add) return finish_whole<RELU, false>(sums, rows, bias, to, stride);
     for (int64_t m = 0; m < rows; m++)
         for (int64_t j = 0; j < VECTORS && j * LANES < count; j++) {
             float part[LANES] = {}, *place = to + m * stride + j * LANES;
@@ -145,8 +217,9 @@ static void multiply_by_tiles(
                 tiles_read();
                 for (int64_t k = 0; k < inputs; k += 32) {
                     const uint16_t* weights = panel + k * PANEL;
+                    const char* ahead = (const char*)weights + AHEAD;
                     if (!row)
-                        for (int64_t line = 0; line < 16; line++) ask((const char*)weights + line * 4 * PANEL);
+                        for (int64_t line = 0; line < 16; line++) ask<VECTORS>(ahead);
                     _tile_loadd(4, x + row * inputs + k, inputs * 2);
                     _tile_loadd(5, weights, 4 * PANEL);
                     _tile_dpbf16ps(0, 4, 5);
@@ -170,6 +243,12 @@ static void multiply_by_tiles(
 }
 #endif
 
+// Asks for the places where a tile's outputs will go.
+static inline void expect(const float* to, int64_t rows, int64_t stride) {
+    for (int64_t m = 0; m < rows; m++)
+        for (int64_t j = 0; j < VECTORS; j++) __builtin_prefetch(to + m * stride + j * LANES, 1, 3);
+}
+
 // to = activation(W x + b), or to += W x + b. `rounded` has room for x in bfloat16, up to a multiple of 16 rows.
 template <class Weight>
 static void multiply(
@@ -177,30 +256,28 @@ static void multiply(
     uint16_t* rounded
 ) {
     int64_t inputs = product.inputs, outputs = product.outputs, tiles = (rows + ROWS - 1) / ROWS;
-    bool pairs = sizeof(Weight) == 2 && PAIR == 2;
-    if (pairs)
+    constexpr bool rounding = sizeof(Weight) == 2 && ROUNDING;
+    int64_t steps = inputs * (int64_t)sizeof(Weight) / 4;  // of VECTORS cache lines each
+    if (rounding)
         for (int64_t i = 0; i < rows * inputs; i += LANES) put(rounded, true, i, load(x + i));
     if (inputs * outputs < 1 << 16) threads = 1;
 #ifdef TILES
-    if (pairs && inputs % 32 == 0 && has_tiles())
+    if (rounding && inputs % 32 == 0 && has_tiles())
         return multiply_by_tiles(product, rounded, rows, to, add, activation, threads);
 #endif
-    const char* from = pairs ? (const char*)rounded : (const char*)x;
+    const char* from = rounding ? (const char*)rounded : (const char*)x;
     parallel((outputs + PANEL - 1) / PANEL, threads, [=, &product](int64_t number) {
         const Weight* panel = (const Weight*)product.weight + number * inputs * PANEL;
         int64_t column = number * PANEL, count = outputs - column < PANEL ? outputs - column : PANEL;
         for (int64_t part = 0; part < tiles; part++) {
             int64_t row = rows * part / tiles, here = rows * (part + 1) / tiles - row;
-            auto values = (const std::conditional_t<sizeof(Weight) == 2, void, float>*)(from + row * inputs * (pairs ? 2 : 4));
+            auto values = (const std::conditional_t<sizeof(Weight) == 2, void, float>*)(from + row * inputs * (rounding ? 2 : 4));
+            Ahead ahead = ahead_of(panel, steps, part, tiles);
             Vec sums[ROWS][VECTORS];
-            switch (here) {
-                case 1: tile<1>(values, inputs, panel, sums); break;
-                case 2: tile<2>(values, inputs, panel, sums); break;
-                case 3: tile<3>(values, inputs, panel, sums); break;
-                case 4: tile<4>(values, inputs, panel, sums); break;
-                case 5: tile<5>(values, inputs, panel, sums); break;
-                default: tile<6>(values, inputs, panel, sums);
-            }
+            expect(to + row * outputs + column, here, outputs);
+            with_constants(here, ahead.lines, [&](auto count, auto lines) {
+                tile<count, lines>(values, inputs, panel, ahead.from, sums);
+            });
             const float* bias = product.bias ? product.bias + column : nullptr;
             finish(sums, here, bias, to + row * outputs + column, outputs, count, add, activation);
         }
