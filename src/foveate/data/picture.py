@@ -121,7 +121,7 @@ def _picture(library: Any, image: Any, name: str) -> Picture:
     from PIL import ImageOps
 
     remarks, kind = list[str](), image.format
-    if kind != "MPO" and getattr(image, "n_frames", 1) > 1:
+    if kind != "MPO" and getattr(image, "is_animated", False):  # `n_frames` would read all of them
         several = "pages, and the first is read" if kind == "TIFF" else "an animation, whose first frame is read"
         remarks.append(several)
     image.seek(0)

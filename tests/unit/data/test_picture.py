@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.GifImagePlugin import GifImageFile
 
 from foveate.data import picture
 from foveate.data.picture import picture_of, read_picture
@@ -105,6 +106,20 @@ def test_of_several_frames_the_first_is_read_and_a_remark_says_so(kind: str, rem
     result = picture_of(encoded(first, kind, save_all=True, append_images=[second]), "a")
     assert (result.pixels == np.asarray(first)).all()
     assert result.remarks[0].startswith(remark)
+
+
+def test_of_a_long_animation_two_frames_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [Image.fromarray(np.full((2, 2, 3), level, np.uint8)) for level in range(50)]
+    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    highest, seek = [0], GifImageFile._seek
+
+    def noted(image: GifImageFile, frame: int, *rest: Any) -> None:
+        highest.append(frame)
+        seek(image, frame, *rest)
+
+    monkeypatch.setattr(GifImageFile, "_seek", noted)
+    assert picture_of(data, "a").remarks
+    assert max(highest) == 1
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM"])
