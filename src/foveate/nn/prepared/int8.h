@@ -124,8 +124,8 @@ static void multiply_int8(
             Ahead ahead = ahead_of(panel, padded / FOUR, part, tiles);
             VecInt whole[ROWS][VECTORS];
             expect(to + row * outputs + column, here, outputs);
-            with_constants(here, ahead.lines, [&](auto count, auto lines) {
-                integers<count, lines>(from, padded, panel, ahead.from, whole);
+            with_constants(here, ahead.lines, [&](auto m, auto lines) {
+                integers<m, lines>(from, padded, panel, ahead.from, whole);
             });
             Vec sums[ROWS][VECTORS];
             for (int64_t m = 0; m < here; m++)

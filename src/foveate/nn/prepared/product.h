@@ -34,7 +34,7 @@ constexpr int64_t ROWS = 6, PANEL = VECTORS * LANES;
 // Memory is slow, so weights are asked for long before they are read. A step along the inputs reads VECTORS cache lines of a
 // panel. Where one tile has all rows, it asks for as many lines, AHEAD bytes further; of several tiles, the first ones ask for
 // the next panel, as many lines at a step as it takes, because most of a panel's requests would find it in the cache.
-constexpr int64_t LINE = 64, AHEAD = 16384, FITTING = 1 << 18;  // bytes; two panels of FITTING are less than a second-level cache
+constexpr int64_t LINE = 64, AHEAD = 16384, FITTING = 1 << 18;  // bytes; a second-level cache has two panels of FITTING
 struct Ahead {
     int64_t lines;
     const char* from;
@@ -128,15 +128,17 @@ static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, co
         for (int m = 0; m < M; m++) {
             __m512bh value = (__m512bh)_mm512_set1_epi32(((const int32_t*)x)[(m * inputs + k) / 2]);
 #pragma GCC unroll 4
-            for (int64_t j = 0; j < VECTORS; j++) sums[m][j] = (Vec)_mm512_dpbf16_ps((__m512)sums[m][j], value, (__m512bh)w[j]);
+            for (int64_t j = 0; j < VECTORS; j++)
+                sums[m][j] = (Vec)_mm512_dpbf16_ps((__m512)sums[m][j], value, (__m512bh)w[j]);
         }
 #else
+        const __m512i upper = _mm512_set1_epi32(0xffff0000);
 #pragma GCC unroll 2
         for (int64_t second = 0; second < 2; second++) {
             Vec one[VECTORS];
 #pragma GCC unroll 4
             for (int64_t j = 0; j < VECTORS; j++)
-                hold(one[j] = (Vec)(second ? _mm512_and_si512(w[j], _mm512_set1_epi32(0xffff0000)) : _mm512_slli_epi32(w[j], 16)));
+                hold(one[j] = (Vec)(second ? _mm512_and_si512(w[j], upper) : _mm512_slli_epi32(w[j], 16)));
 #pragma GCC unroll 6
             for (int m = 0; m < M; m++)
 #pragma GCC unroll 4
@@ -271,12 +273,13 @@ static void multiply(
         int64_t column = number * PANEL, count = outputs - column < PANEL ? outputs - column : PANEL;
         for (int64_t part = 0; part < tiles; part++) {
             int64_t row = rows * part / tiles, here = rows * (part + 1) / tiles - row;
-            auto values = (const std::conditional_t<sizeof(Weight) == 2, void, float>*)(from + row * inputs * (rounding ? 2 : 4));
+            using Input = std::conditional_t<sizeof(Weight) == 2, void, float>;
+            auto values = (const Input*)(from + row * inputs * (rounding ? 2 : 4));
             Ahead ahead = ahead_of(panel, steps, part, tiles);
             Vec sums[ROWS][VECTORS];
             expect(to + row * outputs + column, here, outputs);
-            with_constants(here, ahead.lines, [&](auto count, auto lines) {
-                tile<count, lines>(values, inputs, panel, ahead.from, sums);
+            with_constants(here, ahead.lines, [&](auto m, auto lines) {
+                tile<m, lines>(values, inputs, panel, ahead.from, sums);
             });
             const float* bias = product.bias ? product.bias + column : nullptr;
             finish(sums, here, bias, to + row * outputs + column, outputs, count, add, activation);
