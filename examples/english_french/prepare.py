@@ -107,7 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     fixed = {line.document for line in first}
     added = [line for line in unseen(lines) if line.document not in fixed]
     held_out = [*unseen(first), *added]
-    everyday = [Line(*pair, "everyday", "train", "everyday") for pair in sentences()] if code == "fr" else []
+    written = Counter(sentences() if code == "fr" else [])  # phrases come several times, on purpose
+    everyday = [Line(*pair, "everyday", "train", "everyday") for pair in written]
     more = [line for path in trained for line in read(path, code)]
     report("more", more)
     more = [replace(line, part="train") for line in more if line.part == "train" or line.domain != "verses"]
@@ -118,7 +119,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     train = disjoint(train, held_out)
     report("disjoint", train)
     copied = [copy for line in train if (copy := with_copies(line, share=arguments.copying))]
-    train = [line for line in train for _ in range(copies.get(line.domain, 1))] + disjoint(copied, held_out)
+    weights = [written.get((line.english, line.translation), 1) * copies.get(line.domain, 1) for line in train]
+    train = [line for line, weight in zip(train, weights, strict=True) for _ in range(weight)]
+    train += disjoint(copied, held_out)
     report("with copies", train)
     write(arguments.out / "train.tsv", train)
     shown = [line for line in held_out if line.part == "valid"]

@@ -259,7 +259,7 @@ def test_no_eight_words_of_a_held_out_line_are_trained_on(
     repeated = "p\tNow the king, of all the cats of ROME, went\tMais le roi de tous les chats alla\n"
     (text / "program.tsv").write_text(repeated + "p\tThe king of all cats\tLe roi des chats\n")
     prepare = part("prepare")
-    prepare.main(["--data", str(text), "--out", str(tmp_path / "data"), "--copies", "program=3"])
+    prepare.main(["--data", str(text), "--out", str(tmp_path / "data"), "--copies", "program=3", "everyday=2"])
     train = lines(tmp_path / "data/train.tsv")
     for held_out in [*(tmp_path / "data").glob("test.*.tsv"), tmp_path / "data/valid.tsv"]:
         for side in (0, 1):
@@ -267,6 +267,7 @@ def test_no_eight_words_of_a_held_out_line_are_trained_on(
             assert not any(tested & set(prepare.consecutive(line.split("\t")[side])) for line in train)
     assert lines(tmp_path / "data/test.manpage.tsv")
     assert train.count("The king of all cats\tLe roi des chats") == 3
+    assert train.count("Good morning.\tBonjour.") == 2 * 20
     assert not any("ROME" in line for line in train)
 
 
