@@ -171,7 +171,8 @@ def test_what_a_model_does_not_know_is_named() -> None:
 
 
 def test_lines_of_a_translation_are_told_as_they_are_complete(served: ServedTranslator) -> None:
-    text = "\n".join([TEXTS[0], "", TEXTS[1]])
+    longest = "The old dog is eating in the garden" + 3 * " and the small black cat is sleeping in the white house"
+    text = "\n".join([TEXTS[0], "", longest])
     (whole,) = served.answer([text], {})
     flight, parts = ServedFlight(served), list[str]()
     flight.admit(1, [text], {}, parts.append)
