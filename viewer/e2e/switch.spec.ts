@@ -113,8 +113,10 @@ test("a head is switched off from the choice of heads, and draws no line", async
   await expect(page.locator(".threads path")).toHaveCount(0);
   expect(page.url()).toContain(`off=7-${head}`);
   await page.getByLabel("Site").selectOption("0");
-  await expect(page.locator(".former")).toHaveCount(2);
+  // The answer before stands beside the new one where it was another; a model may need no single head for its words.
+  await expect(page.locator(".former")).toHaveCount(without_head.answer === answered() ? 0 : 2);
   await page.locator(".switches .chip").click();
+  await expect(page.locator(".switches .chip")).toHaveCount(0);
   await expect(page.locator(".former")).toHaveCount(0);
 });
 
