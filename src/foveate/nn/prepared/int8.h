@@ -123,7 +123,7 @@ static void multiply_int8(
             const uint8_t* from = values + row * padded;
             Ahead ahead = ahead_of(panel, padded / FOUR, part, tiles);
             VecInt whole[ROWS][VECTORS];
-            expect(to + row * outputs + column, here, outputs);
+            ask_for_outputs(to + row * outputs + column, here, outputs);
             with_constants(here, ahead.lines, [&](auto m, auto lines) {
                 integers<m, lines>(from, padded, panel, ahead.from, whole);
             });

@@ -246,7 +246,7 @@ static void multiply_by_tiles(
 #endif
 
 // Asks for the places where a tile's outputs will go.
-static inline void expect(const float* to, int64_t rows, int64_t stride) {
+static inline void ask_for_outputs(const float* to, int64_t rows, int64_t stride) {
     for (int64_t m = 0; m < rows; m++)
         for (int64_t j = 0; j < VECTORS; j++) __builtin_prefetch(to + m * stride + j * LANES, 1, 3);
 }
@@ -277,7 +277,7 @@ static void multiply(
             auto values = (const Input*)(from + row * inputs * (rounding ? 2 : 4));
             Ahead ahead = ahead_of(panel, steps, part, tiles);
             Vec sums[ROWS][VECTORS];
-            expect(to + row * outputs + column, here, outputs);
+            ask_for_outputs(to + row * outputs + column, here, outputs);
             with_constants(here, ahead.lines, [&](auto m, auto lines) {
                 tile<m, lines>(values, inputs, panel, ahead.from, sums);
             });
