@@ -1,6 +1,7 @@
 """A translator goes on from another one's weights, also from the one that comes with foveate, on data of its own."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from itertools import product
@@ -93,6 +94,51 @@ def test_what_has_no_weights_may_be_set_otherwise(foveate: Any, trained: Path, c
     assert said.code in (2, 3), said.err
     assert "initial" in said.err
     assert "shape" in said.err or "24" in said.err
+
+
+def test_another_language_begins_with_the_weights_of_the_first(foveate: Any, orders: Path, tmp_path: Path) -> None:
+    """Persian is written with other letters, English words keep their vectors."""
+    dishes = dict(zip(DISHES.values(), ("سوپ", "سالاد", "دو تخم مرغ", "ماهی"), strict=True))
+    persian, run = tmp_path / "persian.tsv", tmp_path / "fa"
+    text = orders.read_text(encoding="utf-8")
+    for french, word in dishes.items():
+        text = text.replace(french, word)
+    text = text.replace("La table", "میز").replace("voudrait", "می‌خواهد").replace("puis", "و سپس")
+    persian.write_text("".join(f"en-fa\t{line}\n" for line in text.splitlines()), encoding="utf-8")
+    settings = ("initialise_from=en-fr", "new_vocabulary=true", "data.direction_column=0", "train.steps=30")
+    more = ("train.validate_every=3", "data.held_out=6", "train.schedule.warmup=5")
+    pieces = ("source_tokeniser.kind=sentencepiece", "source_tokeniser.vocab_size=450")
+    words = [word for setting in (*settings, *more, *pieces) for word in (SET, setting)]
+    said = foveate("train", "translate", "--source", persian, *words, "--out", run, *QUICK)
+    assert said.code == 0, said.err
+    assert "model: as in en-fr, which this begins with" in said.err
+    assert "source: as in en-fr" not in said.err
+    kept = re.search(r"target vocabulary: Of (\d+) tokens (\d+) keep their vectors, .* (\d+) are new", said.err)
+    assert kept, said.err
+    size, same, new = map(int, kept.groups())
+    assert size > same > 256 > new > 10  # at least the bytes are the same, and Persian letters are new
+    initial, shipped, task = load_weights(run / "initial")[0], Forerunner.load("en-fr"), Forerunner.load(run)
+    assert len(initial["target_embedding.weight"]) == size == task.target.vocab_size
+    rows, earlier = initial["target_embedding.weight"], shipped.weights["target_embedding.weight"]
+    there, here = (each.pieces(range(each.vocab_size)) for each in (shipped.source, task.source))
+    assert torch.equal(rows[here.index("▁would")], earlier[there.index("▁would")])
+    others = [name for name in initial if name != "target_embedding.weight"]
+    assert all(torch.equal(initial[name], shipped.weights[name]) for name in others)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    losses = [row["loss"] for row in rows if row["kind"] == "valid"]
+    assert losses[-1] < 0.5 * losses[0]
+    said = foveate("translate", run, "Table 2 would like the soup and then a salad.", "--to", "fa", *QUICK)
+    assert said.code == 0, said.err
+    assert "میز" in said.out
+
+
+def test_a_new_vocabulary_needs_weights_to_begin_with(
+    foveate: Any, trained: Path, corpus: Path, tmp_path: Path
+) -> None:
+    words = ("train", "translate", "--source", corpus / "pairs.tsv", "--out", tmp_path / "run", *QUICK)
+    said = foveate(*words, SET, "new_vocabulary=true")
+    assert (said.code, "set initialise_from as well" in said.err) == (2, True), said.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_models_that_a_run_cannot_begin_with_are_refused_in_words(foveate: Any, corpus: Path, tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from foveate.train.resumption import differences
 from foveate.voice import say
 
 Run = TypeVar("Run")
-DATA = ("data.", "reader", "second_column", "track", "initialise_from")
+DATA = ("data.", "reader", "second_column", "track", "initialise_from", "new_vocabulary")
 """Settings that say where the data are, how they are read, and what a run begins with."""
+TOKENISERS = ("tokeniser", "source", "target")
+"""The reasons of tokenisers."""
 
 
 def plain(base: Mapping[str, Any], files: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
@@ -95,14 +97,14 @@ def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), 
     changes = differences(to_dict(build(type(config), suggestion.settings)), to_dict(config))
     changed = {path: change.rpartition(" → ")[2] for path, change in changes.items()}
     changed |= dict.fromkeys(varied, "varied")
-    begun = getattr(config, "initialise_from", None)
+    begun, own = getattr(config, "initialise_from", None), getattr(config, "new_vocabulary", False)
     for reason in suggestion.reasons:
         ours = {
             path: new
             for path, new in changed.items()
             if new != "not set" and any(path == one or path.startswith(f"{one}.") for one in reason.about)
         }
-        if begun and reason.name in ("model", "tokeniser", "source", "target"):
+        if begun and (reason.name == "model" or (reason.name in TOKENISERS and not own)):
             yield f"{reason.name}: as in {begun}, which this begins with"
         else:
             yield f"{reason.name}: {_as_set(ours) if ours else reason.why}"

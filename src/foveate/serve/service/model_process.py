@@ -1,5 +1,5 @@
 """The process that holds the models. Questions to a model that answers in flight join those that are being answered;
-those to other models are answered in the order of their coming, several at once.
+those to other models are answered in the order of their coming, several at once. Half of the time belongs to either.
 """
 
 import signal
@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -75,6 +76,13 @@ class ModelProcess:
         self.dropped: set[int] = set()
         self.seconds = 0.0
         """Work in flight since the last answer."""
+        self.answering: frozenset[int] = frozenset()
+        """The questions that are being answered, but for those in flight."""
+        self._context = copy_context()  # without a recording, or whatever an answer sets
+        self._pausing = False
+        self._resumed = 0.0
+        self._credit = 0.0
+        self._paused = 0.0
         self.changed = threading.Condition()
         self.ended = False
         self._sending = threading.Lock()
@@ -112,10 +120,40 @@ class ModelProcess:
                     self._board(question, until)
             else:
                 self._answer([question for question, _ in questions])
-            for name, flight in self.flights.items():
-                if flight.busy:
-                    self._tick(name, flight)
+            self._tick_all()
             reserve.release(idle=False)
+
+    def _pause(self, questions: Sequence[Question]) -> None:
+        """Let what flies go on for as long as these questions have been worked on since the last pause, so that a long
+        recording does not hold up short texts. Raises StoppedError if nobody waits for an answer to these.
+        """
+        self._require_waiting(questions)
+        if not self.flights or self._pausing:
+            return
+        self._pausing, began = True, time.perf_counter()
+        self._credit += began - self._resumed
+        try:
+            self._context.run(self._spend)
+        finally:
+            self._pausing, self._resumed = False, time.perf_counter()
+            self._paused += self._resumed - began
+
+    def _spend(self) -> None:
+        """Board what flies, and use the credit up; nothing of it is left for later where nothing is to be done."""
+        while self.waiting or self.flying:
+            with self.changed:
+                self._discard()
+                joining = self._joining()
+            for question, until in joining:
+                self._board(question, until)
+            if not self.flying:
+                break
+            if self._credit <= 0:
+                return
+            began = time.perf_counter()
+            self._tick_all()
+            self._credit -= time.perf_counter() - began
+        self._credit = 0.0
 
     def send(self, message: FromModel) -> None:
         """Send a message; nothing is sent to a front that has ended."""
@@ -195,18 +233,25 @@ class ModelProcess:
         if not self.waiting:
             return []
         first, _ = self.waiting[0]
-        flies = self._flies(first)
+        if self._flies(first):
+            return self._joining()
         together, others, texts = [], deque[tuple[Question, float]](), 0
         for question, until in self.waiting:
             alike = question.kind == first.kind == "answer" and question.run == first.run
             alike = alike and question.settings == first.settings and texts + len(question.things) <= MOST_TEXTS
-            if question is first or (self._flies(question) if flies else alike):
+            if question is first or alike:
                 together.append((question, until))
                 texts += len(question.things)
             else:
                 others.append((question, until))
         self.waiting = others
         return together
+
+    def _joining(self) -> list[tuple[Question, float]]:
+        """All questions that wait and are answered in flight, with their deadlines."""
+        joining = [each for each in self.waiting if self._flies(each[0])]
+        self.waiting = deque(each for each in self.waiting if not self._flies(each[0]))
+        return joining
 
     def _flies(self, question: Question) -> bool:
         """Whether a question is answered in flight."""
@@ -223,6 +268,11 @@ class ModelProcess:
                 self._say_unknown(question)
         except Exception as error:
             self.send(Refusal(question.number, *_reason(error)))
+
+    def _tick_all(self) -> None:
+        for name, flight in self.flights.items():
+            if flight.busy:
+                self._tick(name, flight)
 
     def _tick(self, name: str, flight: InFlight) -> None:
         """Go one token further with all questions to a run. If that fails, each is answered by itself."""
@@ -272,13 +322,15 @@ class ModelProcess:
                 others.append((question, until))
         self.waiting = others
         if not others:
-            self.dropped.clear()
+            self.dropped &= self.answering
 
     def _answer(self, questions: Sequence[Question]) -> None:
         """Answer together; one question that cannot be answered does not harm the others."""
-        started = time.perf_counter()
+        started = self._resumed = time.perf_counter()
+        paused, before = self._paused, self.answering
+        self.answering = frozenset(question.number for question in questions)
         try:
-            with interruptible(lambda: self._require_waiting(questions)):
+            with interruptible(lambda: self._pause(questions)):
                 answers = self._answers(questions)
             unknown = [self._not_said(question) for question in questions]
         except StoppedError:
@@ -291,7 +343,9 @@ class ModelProcess:
             else:
                 self.send(Refusal(questions[0].number, *_reason(error)))
             return
-        seconds = time.perf_counter() - started
+        finally:
+            self.answering = before
+        seconds = time.perf_counter() - started - (self._paused - paused)
         total = sum(question.cost for question in questions)
         for question, words in zip(questions, unknown, strict=True):
             own, answers = answers[: len(question.things)], answers[len(question.things) :]

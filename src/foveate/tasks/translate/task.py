@@ -41,6 +41,7 @@ from foveate.tasks.translate.alignment_head import GuideConfig
 from foveate.tasks.translate.head import guidance, guided_weights, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import DataConfig, Pairs
 from foveate.tasks.translate.run_tokeniser import TOKENISERS, load_tokenisers
+from foveate.tasks.translate.vocabulary_transfer import Kept, Sides, transferred
 
 Plan = BatchPlan | ShardPlan | BalancedPlan
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
@@ -69,10 +70,18 @@ class TranslateConfig:
         None,
         "run of a translator, or en-fr: this begins with its weights, tokenisers and architecture; none: from scratch",
     )
+    new_vocabulary: bool = setting(
+        False, "with initialise_from: train tokenisers on these pairs; tokens of both vocabularies keep their vectors"
+    )
 
     def __post_init__(self) -> None:
         require_smoothing(self.label_smoothing)
         require_seed(self.seed)
+        if self.new_vocabulary and self.initialise_from is None:
+            raise ValueError(
+                "new_vocabulary is for a run that begins with another one's weights: set initialise_from as well, or "
+                "leave new_vocabulary out"
+            )
 
 
 def require_measured(config: TranslateConfig, metric: str) -> None:
@@ -105,24 +114,32 @@ class TranslateTask(SharedValidation):
             require_guidable(self.model)
 
     @classmethod
-    def prepare(cls, config: TranslateConfig, run: Path) -> tuple["TranslateTask", dict[str, Report]]:
-        """Read the pairs, train the tokenisers, store the tokens in the run folder; with a report on lines left out.
+    def prepare(cls, config: TranslateConfig, run: Path) -> tuple["TranslateTask", dict[str, Report | Kept]]:
+        """Read the pairs, train the tokenisers, store the tokens in the run folder; with a report on lines left out,
+        and on tokens whose vectors another run's vocabulary has.
 
         Raises DataError when files are missing, unequal or unreadable, or nothing is left to train on.
         """
         pairs = Pairs(config.data, config.seed)
         forerunner = None if config.initialise_from is None else Forerunner.load(config.initialise_from)
         config = config if forerunner is None else forerunner.into(config)
-        source, target = _tokenisers(config, pairs) if forerunner is None else (forerunner.source, forerunner.target)
+        if forerunner is None or config.new_vocabulary:
+            source, target = _tokenisers(config, pairs)
+        else:
+            source, target = forerunner.source, forerunner.target
         _require_directions(source, pairs)
         with disk_errors(run):
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
+        kept: Mapping[str, Kept] = {}
+        if forerunner is not None and config.new_vocabulary:
+            forerunner, kept = forerunner.with_vocabulary(config, source, target)
         if forerunner is not None:
             forerunner.keep(run)
         for tokeniser, name in zip((source, target), TOKENISERS, strict=True):
             tokeniser.save(run / name)
-        data, reports = {}, {}
+        data: dict[str, ParallelData] = {}
+        reports: dict[str, Report | Kept] = {}
         for part in ("train", "valid"):
             data[part], reports[part] = prepare(
                 run / "data" / part,
@@ -139,7 +156,7 @@ class TranslateTask(SharedValidation):
                     f"No pair is left for the {part} data. {reports[part]} "
                     "Look at these lines, or raise data.max_length and what positions the model has."
                 )
-        return cls(config, source, target, data["train"], data["valid"]).begun(run), reports
+        return cls(config, source, target, data["train"], data["valid"]).begun(run), {**reports, **kept}
 
     @classmethod
     def open(cls, config: TranslateConfig, run: Path) -> "TranslateTask":
@@ -345,18 +362,30 @@ class Forerunner:
     def into(self, config: TranslateConfig) -> TranslateConfig:
         """A run's configuration with these tokenisers and this architecture.
 
-        A model that the configuration names itself may differ in what has no weights, such as dropout.
+        A model that the configuration names itself may differ in what has no weights, such as dropout. A new vocabulary
+        has the configuration's own tokenisers.
         """
         ours = self.config
+        given = config if config.new_vocabulary else ours
         return replace(
             config,
-            source_tokeniser=ours.source_tokeniser,
-            target_tokeniser=ours.target_tokeniser,
+            source_tokeniser=given.source_tokeniser,
+            target_tokeniser=given.target_tokeniser,
             joint_vocabulary=ours.joint_vocabulary,
             model=ours.model if config.model == BahdanauConfig() else config.model,
             guide=ours.guide if config.guide == GuideConfig() else config.guide,
             decode=ours.decode if config.decode == BeamConfig() else config.decode,
         )
+
+    def with_vocabulary(
+        self, config: TranslateConfig, source: Tokeniser, target: Tokeniser
+    ) -> tuple["Forerunner", dict[str, Kept]]:
+        """The same with other tokenisers, and how the tokens of each table begin. Raises UsageError where the model of
+        the configuration shares its vocabularies differently.
+        """
+        fresh = dict(build_model(config, source.vocab_size, target.vocab_size).named_parameters())
+        weights, kept = transferred(self.weights, fresh, Sides(self.source, self.target), Sides(source, target))
+        return replace(self, source=source, target=target, weights=weights), kept
 
     def keep(self, run: Path) -> None:
         """Put the weights into a run folder, which then depends on no other."""

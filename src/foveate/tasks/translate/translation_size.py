@@ -1,7 +1,7 @@
 """Sizes that suit the pairs of a translator, with their reasons."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -14,6 +14,7 @@ from foveate.suggestion import counted
 from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, beginning, training_table, with_others
 from foveate.tasks.translate.task import Forerunner, TranslateConfig
 
+SIDES = ("source", "target")
 FEW_SYMBOLS = 256
 """A side with this many different words or fewer is written in symbols, like phones, not in words."""
 
@@ -46,6 +47,8 @@ def suggest(config: TranslateConfig, allowance: Allowance) -> Suggestion:
     if config.initialise_from is not None:
         forerunner = Forerunner.load(config.initialise_from)
         begun = str(config.initialise_from)
+        if config.new_vocabulary:
+            return with_others(lambda allowance: _carried_over(forerunner, begun, sides, total, allowance), allowance)
         return with_others(lambda allowance: _continued(forerunner, begun, sides, total, allowance), allowance)
     return with_others(lambda allowance: _suggested(sides, total, allowance), allowance)
 
@@ -72,7 +75,7 @@ def learnt_sizes(config: TranslateConfig) -> tuple[int | None, int | None]:
 def _suggested(sides: tuple[_Side, _Side], total: int, allowance: Allowance) -> Suggestion:
     tokenisers = [_tokeniser(side, total, allowance.tier) for side in sides]
     facts = _facts(sides, total)
-    named = zip(("source", "target"), tokenisers, strict=True)
+    named = zip(SIDES, tokenisers, strict=True)
     reasons = [Reason(name, why, (f"{name}_tokeniser", "joint_vocabulary")) for name, (_, why) in named]
     chosen = _model(total, allowance.tier, short=sides[0].single_words)
     # An epoch is about total · 40 / max_tokens steps for sentences: some 30 epochs for small data, 10 for large.
@@ -118,6 +121,31 @@ def _continued(
         _facts(sides, total),
         (Reason("source", "", ("source_tokeniser",)), Reason("target", "", ("target_tokeniser",)), Reason("model", "")),
         lengths=tuple(_tokens(side, "sentencepiece") for side in sides),
+    )
+
+
+def _carried_over(
+    forerunner: Forerunner, name: str, sides: tuple[_Side, _Side], total: int, allowance: Allowance
+) -> Suggestion:
+    """Sizes for another vocabulary, such as that of another language: a rate and steps almost as from scratch."""
+    like = _continued(forerunner, name, sides, total, allowance)
+    tokenisers = [_tokeniser(side, total, tier=1) for side in sides]
+    reasons = [Reason(name, why, (f"{name}_tokeniser",)) for name, (_, why) in zip(SIDES, tokenisers, strict=True)]
+    if forerunner.config.joint_vocabulary:
+        reasons = [replace(reasons[0], why=f"{reasons[0].why}, for both sides")]
+    steps = allowance.steps(min(max(total // 5, 2_000), 50_000), pace=0.1e-6 * forerunner.parameters)
+    return replace(
+        like,
+        settings={
+            **like.settings,
+            "new_vocabulary": True,
+            "source_tokeniser": tokenisers[0][0],
+            "target_tokeniser": tokenisers[1][0],
+            "data": {**like.settings["data"], "max_tokens": 4096},
+            "train": training_table(steps, rate=1e-3, warmup=400, interval=100, patience=5),
+        },
+        reasons=(*reasons, Reason("model", "")),
+        lengths=tuple(_tokens(side, each[0]["kind"]) for side, each in zip(sides, tokenisers, strict=True)),
     )
 
 
