@@ -35,6 +35,7 @@ def _posted(path: str, **fields: Any) -> Sound:
 
 PARTS = "multipart/form-data; boundary=a"
 WAVE, PNG = sound(0.2), picture(8)
+NPY = b"\x93NUMPY\1\0F\0" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".ljust(69) + b"\n" + bytes(24)
 
 
 def _parted(path: str, file: bytes, **fields: str) -> Sound:
@@ -56,6 +57,12 @@ SOUND = (
     _posted("/detect", q="Hello"),
     _posted("/explain", source="a cat", target="un chat", site=0, head=0, words=True, top=1, page=False),
     _posted("/tag", text=["a b", "c"], run="tags"),
+    _parted("/tag", NPY, run="steps"),
+    Sound("POST", "/tag?run=steps", NPY, "application/octet-stream"),
+    _posted(
+        "/v2/models/steps/infer",
+        inputs=[{"name": "vectors", "datatype": "FP32", "shape": [1, 3], "data": [0.5, 1, -2]}],
+    ),
     _posted("/classify", text="a b", run="labels", settings={}),
     _posted("/fill", text="a ___ b", settings={"best": 2}),
     _posted("/generate", text="a", settings={"max_tokens": 2, "seed": 3}),

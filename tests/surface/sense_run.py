@@ -1,4 +1,4 @@
-"""Small runs that read recordings, pictures or molecules, or speak: seconds of training have taught them little."""
+"""Small runs that read recordings, pictures, vectors or molecules, or speak: trained for seconds, they know little."""
 
 import io
 from pathlib import Path
@@ -49,6 +49,36 @@ def molecule_predictor(folder: Path) -> Path:
     return _trained("molecule", folder / "table.csv", *small)
 
 
+def vector_classifier(folder: Path) -> Path:
+    """A run that labels sequences of vectors of 3 numbers."""
+    noise = np.random.default_rng(0)
+    inputs = noise.normal(size=(24, 5, 3)).astype(np.float32)
+    names = np.where(inputs[:, :, 0].mean(1) > 0, "up", "down")
+    np.savez(folder / "data.npz", inputs=inputs, labels=names)
+    return _trained("classify", folder / "data.npz")
+
+
+def vector_tagger(folder: Path) -> Path:
+    """A run that labels each vector of 3 numbers, beside the arrays `00.npy` to `11.npy`."""
+    noise = np.random.default_rng(0)
+    for number in range(12):
+        vectors = noise.normal(size=(5 + number % 4, 3))
+        np.save(folder / f"{number:02}.npy", vectors)
+        (folder / f"{number:02}.txt").write_text("".join("up\n" if one[0] > 0 else "down\n" for one in vectors))
+    (folder / "data.tsv").write_text("".join(f"{number:02}.npy\t{number:02}.txt\n" for number in range(12)))
+    return _trained("tag", folder / "data.tsv")
+
+
+def recording_tagger(folder: Path) -> Path:
+    """A run that labels the tones of the recordings `00.wav` to `11.wav` beside it."""
+    for number, one in enumerate(tones(12, seed=0, rate=RATE)):
+        soundfile.write(folder / f"{number:02}.wav", one.samples, RATE)
+        end = len(one.samples) / RATE
+        (folder / f"{number:02}.txt").write_text(f"0.0\t{end / 2}\tlow\n{end / 2}\t{end}\thigh\n")
+    (folder / "data.tsv").write_text("".join(f"{number:02}.wav\t{number:02}.txt\n" for number in range(12)))
+    return _trained("tag", folder / "data.tsv")
+
+
 def _trained(task: str, data: Path, *settings: str) -> Path:
     """A run in the folder of its data."""
     run = data.parent / "run"
@@ -92,6 +122,7 @@ def sense_runs(folder: Path) -> tuple[str, ...]:
         "captions": captioner,
         "voice": voice,
         "solubility": molecule_predictor,
+        "steps": vector_tagger,
     }
     return tuple(f"{name}={run(_inside(folder, name))}" for name, run in runs.items())
 

@@ -7,6 +7,8 @@ or whole number an example. With `lengths`, whole numbers that sum to the rows o
 (length, width).
 """
 
+import io
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +132,32 @@ def one_vector(path: Path) -> Vector:
     if not isinstance(values, np.ndarray) or values.ndim not in (1, 2):
         raise DataError(f"{path} has no array of shape (width,) or (length, width). Save one with numpy.save.")
     return Vector(str(path), _numbers(str(path), np.atleast_2d(values)))
+
+
+def vector_of(content: bytes, name: str) -> Vector:
+    """A vector or a sequence of them from the content of an `.npy` file. Raises DataError for other contents.
+
+    No memory is taken for numbers that a header promises and the content does not have.
+    """
+    stream = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, columns_first, dtype = read(stream)
+    except Exception:  # numpy reads the header as Python, and a damaged one fails in many ways
+        raise DataError(f"{name} is not an .npy file of numbers. Save an array of numbers with numpy.save.") from None
+    if len(shape) not in (1, 2):
+        raise DataError(f"{name} has no array of shape (width,) or (length, width). Save one with numpy.save.")
+    if dtype.kind not in "iufb":
+        raise DataError(f"{name} holds {dtype.name}, not numbers.")
+    expected, present = math.prod(shape) * dtype.itemsize, len(content) - stream.tell()
+    if expected != present:
+        raise DataError(
+            f"{name} has {present:,} bytes of numbers, and the shape {shape} of {dtype.name} has {expected:,}. Save it "
+            "again with numpy.save."
+        )
+    values = np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape, order="F" if columns_first else "C")
+    return Vector(name, _numbers(name, np.atleast_2d(values)))
 
 
 def _unpacked(path: str, *needed: str) -> dict[str, np.ndarray]:

@@ -16,8 +16,8 @@ from foveate.suggestion import did_you_mean
 
 Result = TypeVar("Result")
 Verb = Literal["translate", "generate", "fill", "tag", "classify", "transcribe", "caption", "speak", "predict"]
-Reads = Literal["texts", "recordings", "pictures"]
-"""The things that a model answers; recordings and pictures are the contents of files."""
+Reads = Literal["texts", "recordings", "pictures", "vectors"]
+"""The things that a model answers; recordings, pictures and vectors are the contents of files."""
 MOST_CELLS = 65_536
 """The largest map of weights in an answer."""
 LOOK = ("target", "site", "head", "words", "top", "page")

@@ -1,5 +1,6 @@
-"""A trained model behind an address that answers recordings or pictures, by the contents of their files."""
+"""A trained model behind an address that answers recordings, pictures or vectors, by the contents of their files."""
 
+import io
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ import numpy as np
 
 from foveate.data.audio import AudioRows
 from foveate.data.audio_file import Recording, recording_of
+from foveate.data.feature import Vector, VectorRows, vector_of
 from foveate.data.image import ImageRows
 from foveate.data.picture import Picture, picture_of
 from foveate.data.waveform import wav
@@ -20,26 +22,26 @@ from foveate.tasks.served import Answered, Reads, Served, require_settings
 
 RATE = 16_000
 """Samples per second of the sounds by which a run is measured."""
-SECONDS, SIDES = (1, 4), (64, 1024)
-"""The lengths of these sounds, and the sides of the pictures."""
+SIZES: dict[Reads, tuple[int, int]] = {"recordings": (1, 4), "pictures": (64, 1024), "vectors": (16, 1024)}
+"""The seconds of these sounds, the sides of pictures, and the numbers of vectors."""
 TRIES = 2
 """The measurements of each, so that one slow moment does not decide."""
 
 
 class ServedFiles(Served):
-    """A model that answers the contents of files: recordings of at most ten minutes, or pictures."""
+    """A model that answers the contents of files: recordings of at most ten minutes, pictures, or vectors in `.npy`."""
 
     def __init__(self, reader: Any) -> None:
         """Raises UsageError for a reader of something else."""
         super().__init__(reader)
         reads = reads_of(reader)
         if reads is None:
-            raise UsageError("Files are answered by models that read recordings or pictures.")
+            raise UsageError("Files are answered by models that read recordings, pictures or vectors.")
         self.reads = reads
 
     @abstractmethod
     def of_rows(self, rows: Sequence[Any], names: Sequence[str], seconds: Sequence[float]) -> list[Answered]:
-        """The answers to rows, by the names of their files and the lengths of recordings; 0 for pictures."""
+        """The answers to rows, by the names of their files and the lengths of recordings; 0 for others."""
 
     def answer(self, texts: Sequence[bytes], settings: Mapping[str, Any]) -> list[Answered]:
         """The answers to the contents of files. Raises DataError for one that is damaged or too long, in the words of
@@ -48,6 +50,7 @@ class ServedFiles(Served):
         require_settings(settings, self.settings)
         kind = self.reads.removesuffix("s")
         rows, seconds = [], []
+        kind = "file" if self.reads == "vectors" else kind
         names = [f"{kind.capitalize()} {number}" for number in range(1, len(texts) + 1)]
         names = names if len(texts) > 1 else [f"The {kind}"]
         for content, name in zip(texts, names, strict=True):
@@ -57,13 +60,15 @@ class ServedFiles(Served):
             rows.append(self.row(thing, name))  # samples and pixels are not kept
         return self.of_rows(rows, names, seconds)
 
-    def thing(self, content: bytes, name: str) -> Recording | Picture:
-        """The samples or pixels of a file."""
+    def thing(self, content: bytes, name: str) -> Recording | Picture | Vector:
+        """The samples, pixels or numbers of a file."""
         if self.reads == "recordings":
             return recording_of(content, name, longest=LONGEST)
+        if self.reads == "vectors":
+            return vector_of(content, name)
         return picture_of(content, name, largest=MOST_PIXELS)
 
-    def row(self, thing: Recording | Picture, name: str) -> Any:
+    def row(self, thing: Recording | Picture | Vector, name: str) -> Any:
         """The row of a thing."""
         return self.reader.row(thing)
 
@@ -72,14 +77,28 @@ class ServedFiles(Served):
         return []
 
     def price(self) -> tuple[float, float]:
-        """The seconds of work for each file, and for each second of sound or each pixel, as they are now."""
-        sizes, file = (SECONDS, _sound) if self.reads == "recordings" else (SIDES, _picture)
-        small, large = (file(size) for size in sizes)
+        """The seconds of work for each file, and for each second of sound, pixel, or byte of vectors, as they are
+        now.
+        """
+        sizes = SIZES[self.reads]
+        small, large = (self._example(size) for size in sizes)
         self.answer([large], {})  # the first one prepares kernels
         short, long = (min(self._seconds(content) for _ in range(TRIES)) for content in (small, large))
-        less, more = sizes if self.reads == "recordings" else (size**2 for size in sizes)
+        if self.reads == "vectors":
+            less, more = len(small), len(large)
+        else:
+            less, more = sizes if self.reads == "recordings" else (size**2 for size in sizes)
         unit = max(long - short, 0.0) / (more - less)
         return max(short - unit * less, 0.0), unit
+
+    def _example(self, size: int) -> bytes:
+        """Noise as a file, no longer than the model reads."""
+        if self.reads == "recordings":
+            return _sound(size)
+        if self.reads == "pictures":
+            return _picture(size)
+        longest = self.reader.model.max_length
+        return _vectors(size if longest is None else min(size, longest), len(self.reader.rows.mean))
 
     def _seconds(self, content: bytes) -> float:
         started = time.perf_counter()
@@ -89,7 +108,7 @@ class ServedFiles(Served):
 
 def reads_of(reader: Any) -> Reads | None:
     """The files that a model reads; None for another one."""
-    kinds: dict[type[Any], Reads] = {AudioRows: "recordings", ImageRows: "pictures"}
+    kinds: dict[type[Any], Reads] = {AudioRows: "recordings", ImageRows: "pictures", VectorRows: "vectors"}
     return next((reads for kind, reads in kinds.items() if isinstance(reader.rows, kind)), None)
 
 
@@ -101,3 +120,10 @@ def _sound(seconds: int) -> bytes:
 def _picture(side: int) -> bytes:
     """Noise as a PNG."""
     return photograph(np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8))
+
+
+def _vectors(length: int, width: int) -> bytes:
+    """Noise as an `.npy` file."""
+    stream = io.BytesIO()
+    np.save(stream, np.random.default_rng(0).normal(0, 1, (length, width)).astype(np.float32))
+    return stream.getvalue()

@@ -206,14 +206,14 @@ class Side(ABC):
 
     def served(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> Served:
         """The trained model of a run, as `foveate serve` offers it. Raises UsageError for a model that reads
-        something else than texts, recordings or pictures.
+        something else than texts, recordings, pictures or vectors.
         """
         model = self.load(run, precision=precision, note=note)
         served = self.offered(model, run_folder(run))
         if served is None:
             raise UsageError(
-                f"`foveate serve` offers models that read texts, recordings or pictures, and {run} is a run of "
-                f"{self.entry.name} that reads something else. Use `foveate {self.entry.verb.name}`."
+                f"`foveate serve` offers models that read texts, recordings, pictures or vectors, and {run} is a run "
+                f"of {self.entry.name} that reads something else. Use `foveate {self.entry.verb.name}`."
             )
         return served
 

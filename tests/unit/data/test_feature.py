@@ -1,5 +1,8 @@
 """Labelled vectors from .npz files and lists of .npy files, and what is said about bad ones."""
 
+import contextlib
+import io
+import random
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +10,7 @@ import numpy as np
 import pytest
 
 from foveate.data import archive as module
-from foveate.data.feature import VectorReader, VectorRows
+from foveate.data.feature import VectorReader, VectorRows, one_vector, vector_of
 from foveate.data.reader import ROWS
 from foveate.errors import DataError
 
@@ -144,3 +147,53 @@ def test_what_makes_rows_is_kept_and_damage_to_it_noticed(tmp_path: Path) -> Non
     path.unlink()
     with pytest.raises(DataError, match="cannot be read"):
         VectorRows.open(tmp_path)
+
+
+def content(values: Any, version: tuple[int, int] | None = None) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.asanyarray(values), version=version)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "<f2", "u1", "<i8", "?"])
+@pytest.mark.parametrize("shape", [(3,), (4, 3)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_bytes_have_the_numbers_of_the_file(
+    tmp_path: Path, version: tuple[int, int], kind: str, shape: tuple[int, ...], order: Any
+) -> None:
+    values = np.asarray(np.arange(np.prod(shape)).reshape(shape), dtype=kind, order=order)
+    stored = content(values, version)
+    (tmp_path / "a.npy").write_bytes(stored)
+    there, here = one_vector(tmp_path / "a.npy"), vector_of(stored, "The file")
+    assert here.values.tolist() == there.values.tolist() == np.atleast_2d(values).tolist()
+    assert str(here) == "The file"
+
+
+def test_a_promise_of_numbers_takes_no_memory() -> None:
+    stored = content(np.zeros((2, 3))).replace(b"(2, 3)", b"(9999999999, 3)")
+    with pytest.raises(DataError, match=r"has \d+ bytes of numbers, and the shape \(9999999999, 3\)"):
+        vector_of(stored, "The file")
+
+
+def test_objects_are_not_unpickled() -> None:
+    with pytest.raises(DataError, match="holds object, not numbers"):
+        vector_of(content(np.array([{"a": 1}], dtype=object)), "The file")
+
+
+def test_damaged_bytes_are_refused_in_words() -> None:
+    noise, sound = random.Random(0), content(np.arange(6.0).reshape(2, 3))
+    refusals = []
+    for _ in range(2000):
+        damaged = bytearray(sound)
+        for _ in range(noise.randint(1, 4)):
+            damaged[noise.randrange(len(damaged))] = noise.randrange(256)
+        cut = damaged[: noise.randrange(len(damaged) + 1)] if noise.random() < 0.3 else damaged
+        with contextlib.suppress(DataError):
+            vector_of(bytes(cut), "The file")
+            continue
+        refusals.append(bytes(cut))
+    assert len(refusals) > 1000
+    for refused in refusals[:50]:
+        with pytest.raises(DataError, match=r"^The file "):
+            vector_of(refused, "The file")

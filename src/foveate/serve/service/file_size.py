@@ -1,5 +1,6 @@
-"""The amount of work in a file by its header: seconds of sound, or pixels. The front does not decode files: what it
-takes from a header may be wrong, and is used for the price of a request only. The readers in the model process know.
+"""The amount of work in a file by its header: seconds of sound, pixels, or bytes of vectors. The front does not decode
+files: what it takes from a header may be wrong, and is used for the price of a request only. The readers in the model
+process know.
 """
 
 import struct
@@ -18,7 +19,9 @@ PIXELS_A_BYTE = 4
 
 
 def units(reads: str, content: bytes) -> float:
-    """The seconds of a recording, or the pixels of a picture."""
+    """The seconds of a recording, the pixels of a picture, or the bytes of vectors."""
+    if reads == "vectors":
+        return float(len(content))
     return seconds(content) if reads == "recordings" else float(pixels(content))
 
 

@@ -226,6 +226,10 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         return answer(values[0] if alone else values)
 
     async def of_file(request: Request, card: Card) -> Response:
+        if card.verb not in FILE_TASKS:
+            raise invalid(
+                f"The run {card.name} can {card.verb} {card.reads}, which has no shape here. Use /{card.verb}."
+            )
         task, kind = FILE_TASKS[card.verb], type_of(request)
         if kind == PARTS:
             raise RefusedError(415, f"Here the body is the file. A form is for /{card.verb}.", "multipart")

@@ -57,7 +57,7 @@ class Card(msgspec.Struct, frozen=True):
     directions: tuple[tuple[str, str], ...] = ()
     """The languages that a translator of several directions translates between; a request says which with `to`."""
     reads: str = "texts"
-    """Texts, recordings or pictures; the latter two are files."""
+    """Texts, recordings, pictures or vectors; all but texts are files."""
     price: tuple[float, float] = (0.0, 0.0)
     """The seconds of work for each file, and for each second of sound or pixel, when the run was loaded."""
 

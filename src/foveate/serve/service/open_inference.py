@@ -1,16 +1,19 @@
 """The Open Inference Protocol, version 2, of KServe and Triton, with Triton's extension for binary tensors.
 
 A run has one input, `text`, and two outputs: what it writes, and `json`, its whole answer in the shape of our own
-interface.
+interface. The input of a run that reads vectors is `vectors`: numbers of the shape (width), (length, width), or
+(examples, length, width).
 The specification: https://github.com/kserve/open-inference-protocol
 """
 
+import io
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,9 +26,15 @@ from foveate.serve.service.message import Card
 from foveate.serve.service.refused import RefusedError, invalid
 from foveate.suggestion import did_you_mean
 
-INPUT, WHOLE = "text", "json"
+INPUT, VECTORS, WHOLE = "text", "vectors", "json"
 WRITTEN = {"translate": "text", "generate": "text", "fill": "text", "classify": "label", "tag": "tags"}
 """The output beside `json`, which is also the field of the answer that it holds."""
+WRITTEN_OF_VECTORS = {"classify": "label", "transcribe": "text"}
+NUMBERS = {
+    "FP16": "<f2", "FP32": "<f4", "FP64": "<f8", "INT8": "i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8",
+    "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8",
+}  # fmt: skip
+"""The datatypes of vectors, and numpy's names for them in the byte order of the protocol."""
 HEADER = "inference-header-content-length"
 """The bytes of JSON at the beginning of a body; binary tensors follow."""
 MOST_AXES = 8
@@ -82,11 +91,12 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         keys.require(request)
         card = desk.card(name=request.path_params["name"])
         _require_written(card)
+        numbers = {"name": VECTORS, "datatype": "FP32", "shape": [-1, -1]}
         return answer(
             {
                 "name": card.name,
                 "platform": "foveate",
-                "inputs": [_described(INPUT)],
+                "inputs": [numbers if card.reads == VECTORS else _described(INPUT)],
                 "outputs": [_described(name) for name in _names(card)],
             }
         )
@@ -102,10 +112,16 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         query, binary = _divided(await body_of(request, desk.limits.body), request.headers.get(HEADER))
         card = desk.card(name=request.path_params["name"])
         _require_written(card)
-        texts, shape = _texts(query, binary)
         settings = {name: value for name, value in query.parameters.items() if name != BINARY_OUTPUT}
         outputs = _outputs(query, card)
-        reply = await desk.ask(request, card, texts, settings)
+        if card.reads == VECTORS:
+            if settings:
+                raise invalid(f"A run that reads vectors has no settings: {', '.join(settings)}.")
+            files = _files(query, binary, desk.limits.texts)
+            reply, shape = await desk.ask_files(request, card, files), [len(files)]
+        else:
+            texts, shape = _texts(query, binary)
+            reply = await desk.ask(request, card, texts, settings)
         tensors = [(name, [_written(value, name) for value in reply.values], binary) for name, binary in outputs]
         return _answered({"id": query.id, "model_name": card.name}, tensors, shape)
 
@@ -120,14 +136,17 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
 
 
 def _require_written(card: Card) -> None:
-    """Raises RefusedError for a run that reads files or speaks."""
+    """Raises RefusedError for a run that reads recordings or pictures, or speaks."""
+    if card.reads == VECTORS:
+        return
     require_texts(card)
     if card.verb not in WRITTEN:
         raise invalid(f"The run {card.name} can {card.verb}, which is not for tensors. Use /{card.verb}.")
 
 
-def _names(card: Card) -> tuple[str, str]:
-    return WRITTEN[card.verb], WHOLE
+def _names(card: Card) -> tuple[str, ...]:
+    written = (WRITTEN_OF_VECTORS if card.reads == VECTORS else WRITTEN).get(card.verb)
+    return (WHOLE,) if written is None else (written, WHOLE)
 
 
 def _described(name: str) -> dict[str, Any]:
@@ -146,37 +165,78 @@ def _divided(content: bytes, header: str | None) -> tuple[Infer, memoryview]:
 
 def _texts(query: Infer, binary: memoryview) -> tuple[list[str], list[int]]:
     """The texts of the one input, and its shape. Raises RefusedError for other inputs."""
-    if len(query.inputs) != 1 or query.inputs[0].name != INPUT:
-        got = ", ".join(tensor.name for tensor in query.inputs) or "none"
-        raise invalid(f"A run has one input with the name {INPUT}, got {got}.")
-    (tensor,) = query.inputs
-    if tensor.datatype != "BYTES":
-        raise invalid(f"The input {INPUT} has the datatype BYTES, got {tensor.datatype}.")
-    size = tensor.parameters.binary_data_size
-    if (size is None) == (tensor.data is None):
-        raise invalid(f"The input {INPUT} has either `data`, or `binary_data_size` and bytes after the JSON.")
-    if len(binary) != (size or 0):
-        raise _bad(f"{len(binary):,} bytes follow the JSON, and binary_data_size is {size or 0:,}.")
-    texts = _unpacked(binary) if tensor.data is None else list(_flat(tensor.data))
+    tensor = _tensor(query, binary, INPUT, ["BYTES"])
+    texts = _unpacked(binary) if tensor.data is None else list(_flat(tensor.data, INPUT, str, "texts"))
     if not _fits(tensor.shape, len(texts)):
         raise invalid(f"The input {INPUT} has {len(texts)} texts, which is not the product of its shape.")
     return texts, tensor.shape
+
+
+def _files(query: Infer, binary: memoryview, most: int) -> list[bytes]:
+    """Each example of the one input as the content of an `.npy` file. Raises RefusedError for other inputs, and for
+    more than `most` examples.
+    """
+    tensor = _tensor(query, binary, VECTORS, NUMBERS)
+    kind = np.dtype(NUMBERS[tensor.datatype])
+    shape = tensor.shape
+    if not 1 <= len(shape) <= 3 or not all(length > 0 for length in shape):
+        raise invalid(
+            f"The input {VECTORS} has the shape (width), (length, width) or (examples, length, width), got {shape}."
+        )
+    if len(shape) == 3 and shape[0] > most:
+        raise invalid(f"The request has {shape[0]} examples, and at most {most} are allowed. Send fewer.")
+    count = len(binary) / kind.itemsize
+    if tensor.data is not None:
+        numbers = list(_flat(tensor.data, VECTORS, int | float, "numbers"))
+        count = len(numbers)
+    if math.prod(shape) != count:
+        raise invalid(f"The input {VECTORS} has {count:,g} numbers, which is not the product of its shape.")
+    try:
+        values = np.frombuffer(binary, kind) if tensor.data is None else np.array(numbers, kind)
+    except (OverflowError, ValueError) as error:
+        raise invalid(f"The input {VECTORS} has numbers that are not {tensor.datatype}: {error}.") from None
+    values = values.reshape(shape)
+    return [_saved(one) for one in (values if len(shape) == 3 else [values])]
+
+
+def _saved(values: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, values)
+    return stream.getvalue()
+
+
+def _tensor(query: Infer, binary: memoryview, name: str, datatypes: Collection[str]) -> Tensor:
+    """The one input. Raises RefusedError for other inputs, another datatype, and where its data stand twice or not at
+    all.
+    """
+    if len(query.inputs) != 1 or query.inputs[0].name != name:
+        got = ", ".join(tensor.name for tensor in query.inputs) or "none"
+        raise invalid(f"A run has one input with the name {name}, got {got}.")
+    (tensor,) = query.inputs
+    if tensor.datatype not in datatypes:
+        raise invalid(f"The input {name} has the datatype {' or '.join(datatypes)}, got {tensor.datatype}.")
+    size = tensor.parameters.binary_data_size
+    if (size is None) == (tensor.data is None):
+        raise invalid(f"The input {name} has either `data`, or `binary_data_size` and bytes after the JSON.")
+    if len(binary) != (size or 0):
+        raise _bad(f"{len(binary):,} bytes follow the JSON, and binary_data_size is {size or 0:,}.")
+    return tensor
 
 
 def _fits(shape: list[int], number: int) -> bool:
     return len(shape) <= MOST_AXES and all(length >= 0 for length in shape) and math.prod(shape) == number
 
 
-def _flat(data: Iterable[Any]) -> Iterable[str]:
-    """The texts of a tensor, which may be nested."""
+def _flat(data: Iterable[Any], name: str, kind: Any, plural: str) -> Iterable[Any]:
+    """The values of a tensor, which may be nested."""
     waiting = [iter(data)]
     while waiting:
         for value in waiting[-1]:
             if isinstance(value, list):
                 waiting.append(iter(value))
                 break
-            if not isinstance(value, str):
-                raise invalid(f"The data of the input {INPUT} are texts, got {type(value).__name__}.")
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise invalid(f"The data of the input {name} are {plural}, got {type(value).__name__}.")
             yield value
         else:
             waiting.pop()

@@ -56,7 +56,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
     def of(verb: str) -> Route:
         async def endpoint(request: Request) -> Response:
             keys.require(request)
-            if verb == "classify" and _is_file(type_of(request)):
+            if verb in ("classify", "tag") and _is_file(type_of(request)):
                 return await of_files(request, verb)
             query = await read(request, Ask, desk.limits.body)
             card = desk.card(verb, query.run)

@@ -142,20 +142,27 @@ class FrameLabeller(Looking):
 
         Raises DataError for a thing that the model cannot read.
         """
-        results, read = list[LabelledFrames](), [self.row(thing) for thing in things]
-        for thing, row, logs in zip(things, read, self._log_probabilities(read), strict=True):
-            file, start = place_of(thing)
+        rows, names = [self.row(thing) for thing in things], [str(thing) for thing in things]
+        results = self.of_rows(rows, names, [self._seconds(thing) for thing in things])
+        places = map(place_of, things)
+        return [replace(one, file=file, start=start) for one, (file, start) in zip(results, places, strict=True)]
+
+    def of_rows(
+        self, rows: Sequence[Row], names: Sequence[str], seconds: Sequence[float | None]
+    ) -> list[LabelledFrames]:
+        """Label rows, with their names and the lengths of recordings, as `label` does."""
+        results = list[LabelledFrames]()
+        each = zip(rows, names, seconds, self._log_probabilities(rows), strict=True)
+        for row, name, length, logs in each:
             numbers = self._best(logs, self.smoothing)
             sure = logs.exp().gather(1, numbers[:, None])[:, 0]
             results.append(
                 LabelledFrames(
-                    name=str(thing),
+                    name=name,
                     labels=self._names(numbers),
                     probabilities=tuple(sure.tolist()),
                     clock=self.vocabulary.clock,
-                    seconds=self._seconds(thing),
-                    file=file,
-                    start=start,
+                    seconds=length,
                     remarks=row.remarks,
                 )
             )

@@ -37,6 +37,8 @@ from foveate.tasks.run_plan import (
     vocabulary,
     with_others,
 )
+from foveate.tasks.served import Served
+from foveate.tasks.served_file import reads_of
 from foveate.tasks.side import Asked, Scored
 from foveate.tasks.sight import Sight
 from foveate.tasks.stranger import Strangers
@@ -44,6 +46,7 @@ from foveate.tasks.tag import TASK
 from foveate.tasks.tag.frame_side import FRAMES, reader_of, reads_frames
 from foveate.tasks.tag.frame_task import FrameTask
 from foveate.tasks.tag.frame_use import FrameLabeller
+from foveate.tasks.tag.served_frame_tagger import ServedFrameTagger
 from foveate.tasks.tag.served_tagger import ServedTagger
 from foveate.tasks.tag.task import CHARACTERS, PIECES, WORDS, TagConfig, TagTask, WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger, TaggedSentence
@@ -105,8 +108,10 @@ class WordSide(LabellingSide):
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> SentenceTagger:
         return SentenceTagger.load(run, note=note)
 
-    def offered(self, model: Any, folder: Path) -> ServedTagger | None:
-        return ServedTagger(model) if isinstance(model, SentenceTagger) else None
+    def offered(self, model: Any, folder: Path) -> Served | None:
+        if isinstance(model, SentenceTagger):
+            return ServedTagger(model)
+        return ServedFrameTagger(model) if reads_of(model) else None
 
     def in_use(self, task: TagTask) -> SentenceTagger:
         return SentenceTagger(task.model, task.vocabulary)
