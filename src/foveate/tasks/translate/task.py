@@ -271,10 +271,10 @@ def _require_directions(tokeniser: Tokeniser, pairs: Pairs) -> None:
     for part, file in (("train", data.source), ("valid", data.valid_source)):
         strange = [] if file is None else sorted(set(pairs.directions(part)) - known)
         if strange:
-            those = f"only {', '.join(sorted(known))}" if known else "no directions"
+            these, those = ", ".join(strange), f"only {', '.join(sorted(known))}" if known else "no directions"
+            otherwise = ", or let it learn them with --set new_vocabulary=true" if part == "train" else ""
             raise DataError(
-                f"{file} has pairs of {', '.join(strange)}, but the model has {those}. Leave these pairs out, or train "
-                "a model that reads them."
+                f"{file} has pairs of {these}, but the model has {those}. Leave these pairs out{otherwise}."
             )
 
 
