@@ -53,7 +53,7 @@ def measured(tree: Path) -> dict[str, Any]:
     """Seconds of short requests alone and beside a long one, and of that one."""
     port = free_port()
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
-    words = ("-m", "foveate", "serve", "en-fr", "--port", str(port), "--threads", "1", "--no-tune", "--wait", "30")
+    words = ("-m", "foveate", "serve", "en-fr", "--port", str(port), "--threads", "1", "--no-tune")
     service = subprocess.Popen([sys.executable, *words], env=environment, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 60

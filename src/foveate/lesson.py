@@ -10,15 +10,13 @@ from foveate.data.text import normalise
 from foveate.errors import DataError
 from foveate.storage.draft import disk_errors, write_file
 from foveate.storage.run import begin_run, create_run
-from foveate.tasks.run_plan import Allowance, Size
+from foveate.tasks.run_plan import BEGINNING, Allowance, Size
 from foveate.tasks.translate.side import SIDE
 from foveate.tasks.translate.task import TranslateTask
 from foveate.tasks.translate.use import Translator
 from foveate.train import fit
 from foveate.train.log import Progress
 
-BEGUN = ("initialise_from", "new_vocabulary")
-"""Settings that say what a run begins with, which sizes depend on."""
 GIVEN = "given"
 """The folder within a run for the pairs that it was trained on."""
 
@@ -56,7 +54,7 @@ def train_translator(
     if "source" not in files:
         raise DataError("There are no pairs to train on. Pass at least 10, or fewer together with valid_pairs.")
     changes = dict(settings or {})
-    fixed = {name: changes[name] for name in changes if name in BEGUN or name.startswith("data.")}
+    fixed = {name: changes[name] for name in changes if name in BEGINNING or name.startswith("data.")}
     suggestion = SIDE.suggest(build(SIDE.run_config, _changed({"data": files}, fixed)), Allowance.here(size))
     reasons = (f"{reason.name}: {reason.why}" for reason in suggestion.reasons if reason.why)
     for sentence in (suggestion.facts, *reasons):

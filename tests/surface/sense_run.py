@@ -21,24 +21,24 @@ SMALL = (
 
 def recogniser(folder: Path) -> Path:
     """A run with CTC, beside the recordings `00.wav` to `11.wav` that it was trained on."""
-    return _trained("transcribe", _recordings(folder), *SMALL)
+    return trained("transcribe", _recordings(folder), *SMALL)
 
 
 def captioner(folder: Path) -> Path:
     """A run that describes the pictures `00.png` to `11.png` beside it."""
     small = ("--set", "reader.patch=4", "--set", "model.encoder.channels=[8,8]", "--set", "data.max_tokens=200")
-    return _trained("caption", _pictures(folder), *small)
+    return trained("caption", _pictures(folder), *small)
 
 
 def picture_classifier(folder: Path) -> Path:
     """A run that labels the pictures `00.png` to `11.png` beside it."""
-    return _trained("classify", _pictures(folder))
+    return trained("classify", _pictures(folder))
 
 
 def voice(folder: Path) -> Path:
     """A run that speaks at most 300 frames, beside its recordings."""
     few = ("--set", "model.hidden_dim=16", "--set", "model.embedding_dim=8", "--set", "data.max_length=300")
-    return _trained("speak", _recordings(folder), *few)
+    return trained("speak", _recordings(folder), *few)
 
 
 def molecule_predictor(folder: Path) -> Path:
@@ -46,7 +46,7 @@ def molecule_predictor(folder: Path) -> Path:
     lines = [f"{'C' * length}O,{length / 2}\n" for length in range(1, 13)]
     (folder / "table.csv").write_text("smiles,solubility\n" + "".join(lines))
     small = ("--set", "model.readout=attention", "--set", "data.max_atoms=20")
-    return _trained("molecule", folder / "table.csv", *small)
+    return trained("molecule", folder / "table.csv", *small)
 
 
 def vector_classifier(folder: Path) -> Path:
@@ -55,7 +55,7 @@ def vector_classifier(folder: Path) -> Path:
     inputs = noise.normal(size=(24, 5, 3)).astype(np.float32)
     names = np.where(inputs[:, :, 0].mean(1) > 0, "up", "down")
     np.savez(folder / "data.npz", inputs=inputs, labels=names)
-    return _trained("classify", folder / "data.npz")
+    return trained("classify", folder / "data.npz")
 
 
 def vector_tagger(folder: Path) -> Path:
@@ -66,7 +66,7 @@ def vector_tagger(folder: Path) -> Path:
         np.save(folder / f"{number:02}.npy", vectors)
         (folder / f"{number:02}.txt").write_text("".join("up\n" if one[0] > 0 else "down\n" for one in vectors))
     (folder / "data.tsv").write_text("".join(f"{number:02}.npy\t{number:02}.txt\n" for number in range(12)))
-    return _trained("tag", folder / "data.tsv")
+    return trained("tag", folder / "data.tsv")
 
 
 def recording_tagger(folder: Path) -> Path:
@@ -76,10 +76,10 @@ def recording_tagger(folder: Path) -> Path:
         end = len(one.samples) / RATE
         (folder / f"{number:02}.txt").write_text(f"0.0\t{end / 2}\tlow\n{end / 2}\t{end}\thigh\n")
     (folder / "data.tsv").write_text("".join(f"{number:02}.wav\t{number:02}.txt\n" for number in range(12)))
-    return _trained("tag", folder / "data.tsv")
+    return trained("tag", folder / "data.tsv")
 
 
-def _trained(task: str, data: Path, *settings: str) -> Path:
+def trained(task: str, data: Path, *settings: str) -> Path:
     """A run in the folder of its data."""
     run = data.parent / "run"
     said = call("train", task, "--data", data, "--out", run, *QUICK, *settings)

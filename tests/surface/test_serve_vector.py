@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.surface.sense_run import recording_tagger, vector_classifier, vector_tagger
+from tests.surface.sense_run import recording_tagger, trained, vector_classifier, vector_tagger
 from tests.surface.service_process import ServiceProcess
 
 from foveate.tasks.classify.use import RowClassifier
@@ -121,6 +121,7 @@ def test_tensors_have_the_answers_of_files(service: ServiceProcess, runs: dict[s
         ({"shape": [0, 3]}, "has the shape (width)"),
         ({"shape": [999, 1, 3], "data": [0] * 2997}, "The request has 999 examples, and at most 128"),
         ({"datatype": "INT8", "data": [1000, 0, 0]}, "has numbers that are not INT8"),
+        ({"datatype": "INT8", "data": [1.5, 0, 0]}, "are whole numbers, got float"),
         ({"data": [1e300, 0, 0]}, "has a number that is not finite"),
         ({"shape": [1, 4], "data": [0, 0, 0, 0]}, "has vectors of 4 numbers, but 3 are needed"),
     ],
@@ -160,3 +161,20 @@ def test_what_has_no_shape_in_an_interface_is_refused_in_words(service: ServiceP
     assert (response.status_code, "reads recordings, not texts" in response.text) == (422, True)
     response = service.client.post("/v2/models/steps/infer", json={"inputs": [tensor], "parameters": {"beam": 2}})
     assert (response.status_code, "has no settings: beam" in response.text) == (422, True)
+
+
+def test_a_recogniser_of_vectors_counts_vectors_and_is_for_our_own_interface(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    lengths = [40 + number for number in range(12)]
+    texts = ["ab" if number % 2 else "ba" for number in range(12)]
+    inputs = noise.normal(size=(sum(lengths), 3)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", inputs=inputs, labels=texts, lengths=lengths)
+    run = trained("transcribe", tmp_path / "data.npz", *("--set", "reader=vector"))
+    with ServiceProcess(f"lines={run}", "--wait", "20") as service:
+        value = service.client.post("/transcribe", files={"file": npy(inputs[:40])}).json()
+        assert (value["unit"], value["seconds"]) == ("vectors", None)
+        form = {"model": "lines", "response_format": "verbose_json"}
+        refused = service.client.post("/v1/audio/transcriptions", files={"file": npy(inputs[:40])}, data=form)
+        assert (refused.status_code, "reads vectors, and this path is for recordings" in refused.text) == (404, True)
+        long = service.client.post("/transcribe", files={"file": npy(np.zeros((60_001, 3), np.uint8))})
+        assert (long.status_code, "has 60,001 vectors, and at most 60,000 are allowed" in long.text) == (422, True)

@@ -13,13 +13,13 @@ from foveate.config import assign, build, read_toml, to_dict
 from foveate.errors import UsageError
 from foveate.suggestion import counted, did_you_mean, listing
 from foveate.tasks import TASKS
-from foveate.tasks.run_plan import Allowance, Suggestion
+from foveate.tasks.run_plan import BEGINNING, Allowance, Suggestion
 from foveate.train import TrainConfig
 from foveate.train.resumption import differences
 from foveate.voice import say
 
 Run = TypeVar("Run")
-DATA = ("data.", "reader", "second_column", "track", "initialise_from", "new_vocabulary")
+DATA = ("data.", "reader", "second_column", "track", *BEGINNING)
 """Settings that say where the data are, how they are read, and what a run begins with."""
 TOKENISERS = ("tokeniser", "source", "target")
 """The reasons of tokenisers."""

@@ -109,6 +109,11 @@ class VectorRows(StoredRows):
     def row(self, thing: Vector) -> Row:
         _require_width(thing, len(self.mean))
         scaled = (thing.values - np.array(self.mean)) / np.array(self.deviation)
+        if not (np.abs(scaled) <= GREATEST).all():
+            raise DataError(
+                f"{thing} has a number that is too far from the training data: scaled by their mean and deviation, it "
+                f"is beyond ±{GREATEST:.1e}. Replace it, or leave it out."
+            )
         return Row(scaled.astype(np.float32))
 
     def track(self, thing: Vector) -> Mapping[str, Any]:
@@ -128,16 +133,16 @@ def one_vector(path: Path) -> Vector:
     except FileNotFoundError:
         raise DataError(missing_file(path)) from None
     except (OSError, ValueError, EOFError):
-        raise DataError(f"{path} is not an .npy file of numbers. Save an array of numbers with numpy.save.") from None
+        raise _other_file(str(path)) from None
     if not isinstance(values, np.ndarray) or values.ndim not in (1, 2):
-        raise DataError(f"{path} has no array of shape (width,) or (length, width). Save one with numpy.save.")
+        raise _other_shape(str(path))
     return Vector(str(path), _numbers(str(path), np.atleast_2d(values)))
 
 
-def vector_of(content: bytes, name: str) -> Vector:
-    """A vector or a sequence of them from the content of an `.npy` file. Raises DataError for other contents.
+def vector_of(content: bytes, name: str, *, longest: int) -> Vector:
+    """A vector or a sequence of at most `longest` of them from the content of an `.npy` file.
 
-    No memory is taken for numbers that a header promises and the content does not have.
+    Raises DataError for other contents. No memory is taken for numbers that a header promises and the content lacks.
     """
     stream = io.BytesIO(content)
     try:
@@ -145,11 +150,15 @@ def vector_of(content: bytes, name: str) -> Vector:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, columns_first, dtype = read(stream)
     except Exception:  # numpy reads the header as Python, and a damaged one fails in many ways
-        raise DataError(f"{name} is not an .npy file of numbers. Save an array of numbers with numpy.save.") from None
-    if len(shape) not in (1, 2):
-        raise DataError(f"{name} has no array of shape (width,) or (length, width). Save one with numpy.save.")
+        raise _other_file(name) from None
+    if len(shape) not in (1, 2) or not all(type(length) is int and length >= 0 for length in shape):
+        raise _other_shape(name)
     if dtype.kind not in "iufb":
         raise DataError(f"{name} holds {dtype.name}, not numbers.")
+    if 0 in shape:
+        raise DataError(f"{name} is empty: its shape is {shape}. Leave it out.")
+    if len(shape) == 2 and shape[0] > longest:
+        raise DataError(f"{name} has {shape[0]:,} vectors, and at most {longest:,} are allowed. Divide it.")
     expected, present = math.prod(shape) * dtype.itemsize, len(content) - stream.tell()
     if expected != present:
         raise DataError(
@@ -158,6 +167,14 @@ def vector_of(content: bytes, name: str) -> Vector:
         )
     values = np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape, order="F" if columns_first else "C")
     return Vector(name, _numbers(name, np.atleast_2d(values)))
+
+
+def _other_file(name: str) -> DataError:
+    return DataError(f"{name} is not an .npy file of numbers. Save an array of numbers with numpy.save.")
+
+
+def _other_shape(name: str) -> DataError:
+    return DataError(f"{name} has no array of shape (width,) or (length, width). Save one with numpy.save.")
 
 
 def _unpacked(path: str, *needed: str) -> dict[str, np.ndarray]:

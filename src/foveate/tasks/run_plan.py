@@ -135,6 +135,8 @@ def training_table(steps: int, *, rate: float, warmup: int = 200, interval: int 
     }
 
 
+BEGINNING = ("initialise_from", "new_vocabulary")
+"""Settings that say what a run begins with, on which the sizes depend."""
 VOCABULARY = 8000
 """The assumed size, where a tokeniser takes it from the data."""
 LABELS = 10

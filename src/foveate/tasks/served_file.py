@@ -3,7 +3,8 @@
 import io
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,31 @@ from foveate.data.waveform import wav
 from foveate.errors import UsageError
 from foveate.inspect.figure.pixel import photograph
 from foveate.interruption import ask
-from foveate.tasks.file_limit import LONGEST, MOST_PIXELS
+from foveate.tasks.file_limit import LONGEST, MOST_PIXELS, MOST_VECTORS
 from foveate.tasks.served import Answered, Reads, Served, require_settings
 
 RATE = 16_000
 """Samples per second of the sounds by which a run is measured."""
-SIZES: dict[Reads, tuple[int, int]] = {"recordings": (1, 4), "pictures": (64, 1024), "vectors": (16, 1024)}
-"""The seconds of these sounds, the sides of pictures, and the numbers of vectors."""
 TRIES = 2
 """The measurements of each, so that one slow moment does not decide."""
+
+
+@dataclass(frozen=True)
+class _FileKind:
+    """A kind of files."""
+
+    reads: Reads
+    noun: str
+    rows: type[Any]
+    """The rows of the models that read them."""
+    read: Callable[[bytes, str], Any]
+    """Reads a file, with its name for messages."""
+    sizes: tuple[int, int]
+    """The sizes of the files by which a run is measured."""
+    example: Callable[[int, Any], bytes]
+    """Noise of such a size, for a model with these rows."""
+    units: Callable[[int], int]
+    """The amount that a file of such a size costs for."""
 
 
 class ServedFiles(Served):
@@ -34,10 +51,10 @@ class ServedFiles(Served):
     def __init__(self, reader: Any) -> None:
         """Raises UsageError for a reader of something else."""
         super().__init__(reader)
-        reads = reads_of(reader)
-        if reads is None:
+        kind = _kind_of(reader)
+        if kind is None:
             raise UsageError("Files are answered by models that read recordings, pictures or vectors.")
-        self.reads = reads
+        self._kind, self.reads = kind, kind.reads
 
     @abstractmethod
     def of_rows(self, rows: Sequence[Any], names: Sequence[str], seconds: Sequence[float]) -> list[Answered]:
@@ -48,25 +65,15 @@ class ServedFiles(Served):
         its reader, and UsageError for a setting.
         """
         require_settings(settings, self.settings)
-        kind = self.reads.removesuffix("s")
-        rows, seconds = [], []
-        kind = "file" if self.reads == "vectors" else kind
-        names = [f"{kind.capitalize()} {number}" for number in range(1, len(texts) + 1)]
-        names = names if len(texts) > 1 else [f"The {kind}"]
+        noun, rows, seconds = self._kind.noun, [], []
+        names = [f"{noun.capitalize()} {number}" for number in range(1, len(texts) + 1)]
+        names = names if len(texts) > 1 else [f"The {noun}"]
         for content, name in zip(texts, names, strict=True):
             ask()
-            thing = self.thing(content, name)
+            thing = self._kind.read(content, name)
             seconds.append(thing.seconds if isinstance(thing, Recording) else 0.0)
             rows.append(self.row(thing, name))  # samples and pixels are not kept
         return self.of_rows(rows, names, seconds)
-
-    def thing(self, content: bytes, name: str) -> Recording | Picture | Vector:
-        """The samples, pixels or numbers of a file."""
-        if self.reads == "recordings":
-            return recording_of(content, name, longest=LONGEST)
-        if self.reads == "vectors":
-            return vector_of(content, name)
-        return picture_of(content, name, largest=MOST_PIXELS)
 
     def row(self, thing: Recording | Picture | Vector, name: str) -> Any:
         """The row of a thing."""
@@ -76,29 +83,23 @@ class ServedFiles(Served):
         """No word: files have none."""
         return []
 
+    @property
+    def longest(self) -> int | None:
+        """The longest row that the model reads, if it has a limit."""
+        limit: int | None = self.reader.model.max_length
+        return limit
+
     def price(self) -> tuple[float, float]:
-        """The seconds of work for each file, and for each second of sound, pixel, or byte of vectors, as they are
-        now.
-        """
-        sizes = SIZES[self.reads]
-        small, large = (self._example(size) for size in sizes)
+        """The seconds of work for each file, and for each second of sound, pixel or vector, as they are now."""
+        kind, sizes = self._kind, self._kind.sizes
+        if self.reads == "vectors" and self.longest is not None:
+            sizes = (min(sizes[0], self.longest), min(sizes[1], self.longest))
+        small, large = (kind.example(size, self.reader.rows) for size in sizes)
         self.answer([large], {})  # the first one prepares kernels
         short, long = (min(self._seconds(content) for _ in range(TRIES)) for content in (small, large))
-        if self.reads == "vectors":
-            less, more = len(small), len(large)
-        else:
-            less, more = sizes if self.reads == "recordings" else (size**2 for size in sizes)
-        unit = max(long - short, 0.0) / (more - less)
+        less, more = map(kind.units, sizes)
+        unit = max(long - short, 0.0) / (more - less) if more > less else 0.0
         return max(short - unit * less, 0.0), unit
-
-    def _example(self, size: int) -> bytes:
-        """Noise as a file, no longer than the model reads."""
-        if self.reads == "recordings":
-            return _sound(size)
-        if self.reads == "pictures":
-            return _picture(size)
-        longest = self.reader.model.max_length
-        return _vectors(size if longest is None else min(size, longest), len(self.reader.rows.mean))
 
     def _seconds(self, content: bytes) -> float:
         started = time.perf_counter()
@@ -108,22 +109,57 @@ class ServedFiles(Served):
 
 def reads_of(reader: Any) -> Reads | None:
     """The files that a model reads; None for another one."""
-    kinds: dict[type[Any], Reads] = {AudioRows: "recordings", ImageRows: "pictures", VectorRows: "vectors"}
-    return next((reads for kind, reads in kinds.items() if isinstance(reader.rows, kind)), None)
+    kind = _kind_of(reader)
+    return None if kind is None else kind.reads
 
 
-def _sound(seconds: int) -> bytes:
+def _kind_of(reader: Any) -> _FileKind | None:
+    return next((kind for kind in _KINDS if isinstance(reader.rows, kind.rows)), None)
+
+
+def _sound(seconds: int, rows: AudioRows) -> bytes:
     """Noise as a WAV file."""
     return wav(np.random.default_rng(0).normal(0, 0.1, seconds * RATE), RATE)
 
 
-def _picture(side: int) -> bytes:
+def _picture(side: int, rows: ImageRows) -> bytes:
     """Noise as a PNG."""
     return photograph(np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8))
 
 
-def _vectors(length: int, width: int) -> bytes:
+def _vectors(length: int, rows: VectorRows) -> bytes:
     """Noise as an `.npy` file."""
     stream = io.BytesIO()
-    np.save(stream, np.random.default_rng(0).normal(0, 1, (length, width)).astype(np.float32))
+    np.save(stream, np.random.default_rng(0).normal(0, 1, (length, len(rows.mean))).astype(np.float32))
     return stream.getvalue()
+
+
+_KINDS = (
+    _FileKind(
+        "recordings",
+        "recording",
+        AudioRows,
+        lambda content, name: recording_of(content, name, longest=LONGEST),
+        sizes=(1, 4),
+        example=_sound,
+        units=lambda seconds: seconds,
+    ),
+    _FileKind(
+        "pictures",
+        "picture",
+        ImageRows,
+        lambda content, name: picture_of(content, name, largest=MOST_PIXELS),
+        sizes=(64, 1024),
+        example=_picture,
+        units=lambda side: side**2,
+    ),
+    _FileKind(
+        "vectors",
+        "file",
+        VectorRows,
+        lambda content, name: vector_of(content, name, longest=MOST_VECTORS),
+        sizes=(16, 1024),
+        example=_vectors,
+        units=lambda length: length,
+    ),
+)

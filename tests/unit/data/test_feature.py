@@ -165,20 +165,37 @@ def test_bytes_have_the_numbers_of_the_file(
     values = np.asarray(np.arange(np.prod(shape)).reshape(shape), dtype=kind, order=order)
     stored = content(values, version)
     (tmp_path / "a.npy").write_bytes(stored)
-    there, here = one_vector(tmp_path / "a.npy"), vector_of(stored, "The file")
+    there, here = one_vector(tmp_path / "a.npy"), vector_of(stored, "The file", longest=10)
     assert here.values.tolist() == there.values.tolist() == np.atleast_2d(values).tolist()
     assert str(here) == "The file"
 
 
 def test_a_promise_of_numbers_takes_no_memory() -> None:
+    stored = content(np.zeros((2, 3))).replace(b"(2, 3)", b"(9, 99999999999)")
+    with pytest.raises(DataError, match=r"has \d+ bytes of numbers, and the shape \(9, 99999999999\)"):
+        vector_of(stored, "The file", longest=10)
     stored = content(np.zeros((2, 3))).replace(b"(2, 3)", b"(9999999999, 3)")
-    with pytest.raises(DataError, match=r"has \d+ bytes of numbers, and the shape \(9999999999, 3\)"):
-        vector_of(stored, "The file")
+    with pytest.raises(DataError, match=r"has 9,999,999,999 vectors, and at most 10 are allowed"):
+        vector_of(stored, "The file", longest=10)
+
+
+@pytest.mark.parametrize("shape", ["(-2, -3)", "(-6, -1)", "(0, -1)", f"(0, {10**30})", "(True, 6)", "(6.0,)", "()"])
+def test_shapes_that_no_array_has_are_refused(shape: str) -> None:
+    stored = content(np.zeros((2, 3))).replace(b"(2, 3)", shape.encode())
+    with pytest.raises(DataError, match=r"^The file "):
+        vector_of(stored, "The file", longest=10)
+
+
+def test_numbers_that_are_infinite_when_they_are_scaled_are_refused() -> None:
+    rows = VectorRows(mean=(0.0, 0.0), deviation=(0.5, 1.0))
+    rows.row(vector_of(content(np.array([1.0, 3e38])), "The file", longest=10))
+    with pytest.raises(DataError, match="The file has a number that is too far from the training data"):
+        rows.row(vector_of(content(np.array([3e38, 1.0])), "The file", longest=10))
 
 
 def test_objects_are_not_unpickled() -> None:
     with pytest.raises(DataError, match="holds object, not numbers"):
-        vector_of(content(np.array([{"a": 1}], dtype=object)), "The file")
+        vector_of(content(np.array([{"a": 1}], dtype=object)), "The file", longest=10)
 
 
 def test_damaged_bytes_are_refused_in_words() -> None:
@@ -190,10 +207,10 @@ def test_damaged_bytes_are_refused_in_words() -> None:
             damaged[noise.randrange(len(damaged))] = noise.randrange(256)
         cut = damaged[: noise.randrange(len(damaged) + 1)] if noise.random() < 0.3 else damaged
         with contextlib.suppress(DataError):
-            vector_of(bytes(cut), "The file")
+            vector_of(bytes(cut), "The file", longest=10)
             continue
         refusals.append(bytes(cut))
     assert len(refusals) > 1000
     for refused in refusals[:50]:
         with pytest.raises(DataError, match=r"^The file "):
-            vector_of(refused, "The file")
+            vector_of(refused, "The file", longest=10)

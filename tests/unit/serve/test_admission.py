@@ -118,6 +118,40 @@ def test_a_service_is_full_from_a_refusal_until_some_is_answered() -> None:
     assert not admission.is_full, "nobody was refused since"
 
 
+def test_what_flies_does_not_wait_for_batches_but_for_explanations() -> None:
+    admission = Admission(Limits(wait=2.0, timeout=120.0))
+    admission.begin(100.0, flights=True)
+    admission.admit(1_000)
+    with pytest.raises(RefusedError, match=r"would wait 10\.1 seconds"):
+        admission.admit(10)
+    assert not admission.is_full, "what flies is still admitted"
+    admission.admit(60, lane="flight")
+    with pytest.raises(RefusedError, match=r"would wait 2\.0 seconds"):
+        admission.admit(41, lane="flight")
+    assert not admission.is_full
+    admission.admit(40, lane="flight")
+    with pytest.raises(RefusedError):
+        admission.admit(1, lane="flight")
+    assert admission.is_full
+    admission.release(1_000)
+    admission.admit(100, lane="flight")  # half of the time was reckoned to the batch, which has ended
+    admission.release(200, lane="flight")
+    assert admission.waiting == 0
+    admission.admit(150, lane="explanation")
+    with pytest.raises(RefusedError):
+        admission.admit(60, lane="flight")
+    admission.admit(20, lane="flight")
+
+
+def test_a_service_without_flights_is_full_of_batches() -> None:
+    admission = Admission(Limits(wait=2.0))
+    admission.begin(100.0)
+    admission.admit(1_000)
+    with pytest.raises(RefusedError):
+        admission.admit(10)
+    assert admission.is_full
+
+
 def test_texts_without_characters_show_nothing_about_the_rate() -> None:
     admission = Admission(Limits())
     admission.begin(100.0)

@@ -193,3 +193,43 @@ def test_a_text_in_flight_that_fails_is_answered_alone_and_the_long_one_goes_on(
         process._answer([question(1, "long")])
     assert [reply.number for reply in said] == [2, 1]
     assert all(isinstance(reply, Reply) for reply in said)
+
+
+def test_a_run_rests_while_one_of_its_answers_is_explained() -> None:
+    """An explanation watches the modules of the model; other runs go on."""
+    flight, other = Ticking(), Ticking()
+
+    def before_step(step: int) -> None:
+        if step == 1:
+            arrives(process, question(2, "long"))
+            arrives(process, question(3, "short"))
+
+    long = Long(20, before_step)
+    with process_of(long, other) as (process, said):
+        process.flights["long"], process.digests = cast(Any, flight), {"long": ""}
+        long.explain = lambda text, settings: {"of": long.answer([text], settings)[0].value}  # type: ignore[attr-defined]
+        process._answer([Question(1, "long", "explain", ["text"], {}, 30.0, 1, [])])
+        assert [reply.number for reply in said] == [3, 1]
+        assert [waiting.number for waiting, _ in process.waiting] == [2]
+        assert (flight.contexts, len(other.contexts)) == ([], 3)
+
+
+def test_questions_of_a_failed_batch_that_are_dropped_meanwhile_are_not_answered() -> None:
+    """Each is then answered alone; one is dropped while the one before it is answered, and something flies."""
+    answered = []
+
+    class Failing(Long):
+        def answer(self, texts: Sequence[str], settings: Mapping[str, Any]) -> list[Answered]:
+            if len(texts) > 1:
+                raise DataError("one of them cannot be answered")
+            answered.append(texts)
+            return super().answer(texts, settings)
+
+    def before_step(step: int) -> None:
+        if len(answered) == 1 and step == 1:
+            arrives(process, Drop(2))
+            arrives(process, question(3, "short"))
+
+    with process_of(Failing(20, before_step), Ticking()) as (process, said):
+        process._answer([question(1, "long"), question(2, "long")])
+    assert [reply.number for reply in said] == [3, 1]

@@ -3,17 +3,22 @@
 A service that accepts everything answers nothing in time when too much is asked: all requests wait until their
 deadlines. The cost of a request is known before its text is tokenised, by its characters, and the rate at which cost is
 worked off is measured, so that the waiting time is known too. The cost of a file follows from the time that its run
-took for such files at the start (`Card.price`), in characters, too, so that all requests wait in one queue.
+took for such files at the start (`Card.price`), in characters, too, so that all requests have one measure.
+
+What is answered in flight gets half of the time while a batch is answered (`ModelProcess`), so that it waits for
+explanations and for twice of what flies at most, and not for all.
 """
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from foveate.serve.service.refused import RefusedError
 
+Lane = Literal["flight", "batch", "explanation"]
+"""How a request is answered: in flight, in a batch or alone, or by an explanation, beside which its run rests."""
 HALF_LIFE = 5.0
 """Seconds of work after which a measurement counts half."""
 COMPANY = 8
@@ -84,8 +89,9 @@ class Admission:
 
     def __init__(self, limits: Limits, *, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits, self.workers, self.clock = limits, workers, clock
-        self.waiting = 0
-        """The cost of the admitted requests without an answer."""
+        self.costs: dict[Lane, int] = {"flight": 0, "batch": 0, "explanation": 0}
+        """The cost of the admitted requests without an answer, by how they are answered."""
+        self._fastest: Lane = "batch"
         self._cost = self._seconds = 0.0
         self._initial = 0.0
         self._full = False
@@ -97,9 +103,14 @@ class Admission:
     @property
     def is_full(self) -> bool:
         """Whether a request was refused and not much has been answered since, so that others need not be read."""
-        if self._full and self.waiting <= AGAIN * self.rate * self._patience:
+        if self._full and self._ahead(self._fastest) <= AGAIN * self.rate * self._patience:
             self._full = False
         return self._full
+
+    @property
+    def waiting(self) -> int:
+        """The cost of all admitted requests without an answer."""
+        return sum(self.costs.values())
 
     @property
     def rate(self) -> float:
@@ -107,9 +118,9 @@ class Admission:
         own = self._cost / self._seconds if self._seconds else self._initial
         return own * self.workers
 
-    def begin(self, rate: float) -> None:
-        """Take a rate to begin with, of one model process."""
-        self._initial = rate
+    def begin(self, rate: float, *, flights: bool = False) -> None:
+        """Take a rate to begin with, of one model process. `flights` says whether a run answers in flight."""
+        self._initial, self._fastest = rate, "flight" if flights else "batch"
 
     def measured(self, cost: int, seconds: float, together: int = COMPANY) -> None:
         """So much was answered while so many texts were in work. Few together take longer for each: they show how fast
@@ -122,10 +133,12 @@ class Admission:
         fade = math.exp2(-seconds / HALF_LIFE)
         self._cost, self._seconds = fade * self._cost + cost, fade * self._seconds + seconds
 
-    def admit(self, cost: int, *, alone: float = 0.0, streams: bool = False) -> None:
-        """Count a request as waiting. Raises RefusedError (429) if its turn would come too late, and (422) if even an
-        idle service could not answer it before its deadline: its tokens follow each other, which takes `alone` seconds
-        at least. One that streams has no deadline for the whole.
+    def admit(self, cost: int, *, alone: float = 0.0, streams: bool = False, lane: Lane = "batch") -> None:
+        """Count a request as waiting; `lane` says how it is answered.
+
+        Raises RefusedError (429) if its turn would come too late, and (422) if even an idle service could not answer it
+        before its deadline: its tokens follow each other, which takes `alone` seconds at least. One that streams has no
+        deadline for the whole.
 
         An idle service admits every other request.
         """
@@ -139,14 +152,14 @@ class Admission:
                 f"{self.limits.timeout:g}. Divide it, or ask for fewer tokens.",
                 "too_long",
             )
-        if self.waiting and self.rate and (self.waiting + cost) / self.rate > self._patience:
+        if self.waiting and self.rate and self._ahead(lane, cost) / self.rate > self._patience:
             self._full = True
-            raise self.busy(cost)
-        self.waiting += cost
+            raise self.busy(cost, lane=lane)
+        self.costs[lane] += cost
 
-    def busy(self, cost: int = 0) -> RefusedError:
+    def busy(self, cost: int = 0, *, lane: Lane = "batch") -> RefusedError:
         """The refusal (429) of a request."""
-        wait = (self.waiting + cost) / self.rate
+        wait = self._ahead(lane, cost) / self.rate
         return RefusedError(
             429,
             f"The service is busy: this request would wait {wait:.1f} seconds. Try again later.",
@@ -158,6 +171,13 @@ class Admission:
     def _patience(self) -> float:
         return min(self.limits.timeout / 2, self.limits.wait)
 
-    def release(self, cost: int) -> None:
+    def _ahead(self, lane: Lane, cost: int = 0) -> int:
+        """The cost that is worked off before the end of a request, with its own."""
+        whole = self.waiting + cost
+        if lane != "flight":
+            return whole
+        return min(whole, self.costs["explanation"] + 2 * (self.costs["flight"] + cost))
+
+    def release(self, cost: int, *, lane: Lane = "batch") -> None:
         """A request was answered, or nobody waits for it any more."""
-        self.waiting -= cost
+        self.costs[lane] -= cost

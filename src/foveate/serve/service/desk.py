@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from foveate.serve.service.admission import COMPANY, Admission, Limits, cost, forced, tokens_of
+from foveate.serve.service.admission import COMPANY, Admission, Lane, Limits, cost, forced, tokens_of
 from foveate.serve.service.counter import Counters
 from foveate.serve.service.file_size import units
 from foveate.serve.service.language import code_among
@@ -123,7 +123,8 @@ class Desk:
         alone: float,
     ) -> AsyncGenerator[Part | Reply]:
         """The parts of an answer to a question that was checked, if its turn comes in time."""
-        self.admission.admit(price, alone=alone, streams=kind == "stream")
+        lane = _lane(card, kind, settings)
+        self.admission.admit(price, alone=alone, streams=kind == "stream", lane=lane)
         self.in_flight += 1
         started, begun = time.perf_counter(), False
         leaving = asyncio.ensure_future(_left(request))
@@ -145,7 +146,7 @@ class Desk:
                     yield part
         finally:
             leaving.cancel()
-            self.admission.release(price)
+            self.admission.release(price, lane=lane)
             self.in_flight -= 1
 
     def keep(self, page: str) -> str:
@@ -200,6 +201,13 @@ class Desk:
         self.admission.measured(reply.cost, reply.seconds, together)
         self.counters.tokens.labels(card.name, "read").inc(reply.read)
         self.counters.tokens.labels(card.name, "written").inc(reply.written)
+
+
+def _lane(card: Card, kind: Kind, settings: dict[str, Any]) -> Lane:
+    """How a run answers a question."""
+    if kind == "explain":
+        return "explanation"
+    return "batch" if card.flies is None or settings.keys() - set(card.flies) else "flight"
 
 
 def require_texts(card: Card) -> None:

@@ -1,12 +1,14 @@
-"""The amount of work in a file by its header: seconds of sound, pixels, or bytes of vectors. The front does not decode
+"""The amount of work in a file by its header: seconds of sound, pixels, or vectors. The front does not decode
 files: what it takes from a header may be wrong, and is used for the price of a request only. The readers in the model
 process know.
 """
 
+import re
 import struct
+from collections.abc import Callable
 
 from foveate.data.image_file import size_of
-from foveate.tasks.file_limit import LONGEST, MOST_PIXELS
+from foveate.tasks.file_limit import LONGEST, MOST_PIXELS, MOST_VECTORS
 
 HEAD = 1 << 18
 """The bytes of a file that are looked at."""
@@ -14,15 +16,26 @@ COMPRESSED, PLAIN = 16_000, 400_000
 """The bytes of a second of MP3, and of two channels in floats, 48,000 times a second; no usual file has more."""
 BYTES_A_PIXEL = 4
 """The bytes of a pixel at most; a longer file has other things to read, such as the frames of an animation."""
+SHAPE = re.compile(rb"'shape': \((\d{1,18}), *\d")
+"""The length in the header of an `.npy` file with sequences."""
 PIXELS_A_BYTE = 4
 """Pixels for each byte of a picture whose header is not understood."""
 
 
 def units(reads: str, content: bytes) -> float:
-    """The seconds of a recording, the pixels of a picture, or the bytes of vectors."""
-    if reads == "vectors":
-        return float(len(content))
-    return seconds(content) if reads == "recordings" else float(pixels(content))
+    """The seconds of a recording, the pixels of a picture, or the vectors of an array."""
+    measures: dict[str, Callable[[bytes], float]] = {"recordings": seconds, "pictures": pixels, "vectors": vectors}
+    return float(measures[reads](content))
+
+
+def vectors(content: bytes) -> int:
+    """The vectors of an `.npy` file, at most the most that is read.
+
+    >>> vectors(b"\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (7, 3), }")
+    7
+    """
+    shape = SHAPE.search(content[:HEAD])
+    return min(int(shape[1]), MOST_VECTORS) if shape else 1
 
 
 def pixels(content: bytes) -> int:

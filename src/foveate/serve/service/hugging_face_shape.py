@@ -226,7 +226,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         return answer(values[0] if alone else values)
 
     async def of_file(request: Request, card: Card) -> Response:
-        if card.verb not in FILE_TASKS:
+        if card.verb not in FILE_TASKS or card.reads == "vectors":
             raise invalid(
                 f"The run {card.name} can {card.verb} {card.reads}, which has no shape here. Use /{card.verb}."
             )

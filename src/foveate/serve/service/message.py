@@ -59,7 +59,9 @@ class Card(msgspec.Struct, frozen=True):
     reads: str = "texts"
     """Texts, recordings, pictures or vectors; all but texts are files."""
     price: tuple[float, float] = (0.0, 0.0)
-    """The seconds of work for each file, and for each second of sound or pixel, when the run was loaded."""
+    """The seconds of work for each file, and for each second of sound, pixel or vector, when the run was loaded."""
+    flies: tuple[str, ...] | None = None
+    """The settings with which texts are answered in flight; None for a run that answers in batches only."""
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:

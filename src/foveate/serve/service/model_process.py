@@ -1,5 +1,5 @@
 """The process that holds the models. Questions to a model that answers in flight join those that are being answered;
-those to other models are answered in the order of their coming, several at once. Half of the time belongs to either.
+those to other models are answered in the order of their coming, several at once. Each of the two gets half of the time.
 """
 
 import signal
@@ -35,6 +35,7 @@ from foveate.serve.service.message import (
     receive,
 )
 from foveate.serve.service.model_setup import Setup
+from foveate.serve.service.time_share import TimeShare
 from foveate.tasks.served import Answered, InFlight, Served, StoppedError
 from foveate.voice import tell
 
@@ -77,12 +78,9 @@ class ModelProcess:
         self.seconds = 0.0
         """Work in flight since the last answer."""
         self.answering: frozenset[int] = frozenset()
-        """The questions that are being answered, but for those in flight."""
+        """The questions that are being answered, except those in flight."""
+        self.share = TimeShare()
         self._context = copy_context()  # without a recording, or whatever an answer sets
-        self._pausing = False
-        self._resumed = 0.0
-        self._credit = 0.0
-        self._paused = 0.0
         self.changed = threading.Condition()
         self.ended = False
         self._sending = threading.Lock()
@@ -128,32 +126,29 @@ class ModelProcess:
         recording does not hold up short texts. Raises StoppedError if nobody waits for an answer to these.
         """
         self._require_waiting(questions)
-        if not self.flights or self._pausing:
+        if not self.flights or self.share.pausing:
             return
-        self._pausing, began = True, time.perf_counter()
-        self._credit += began - self._resumed
-        try:
-            self._context.run(self._spend)
-        finally:
-            self._pausing, self._resumed = False, time.perf_counter()
-            self._paused += self._resumed - began
+        # An explanation watches the modules of its model, which nothing else may use meanwhile.
+        resting = questions[0].run if questions[0].kind == "explain" else None
+        with self.share.pause():
+            self._context.run(self._spend, resting)
 
-    def _spend(self) -> None:
-        """Board what flies, and use the credit up; nothing of it is left for later where nothing is to be done."""
+    def _spend(self, resting: str | None = None) -> None:
+        """Board what flies and answer it, until the time of this pause is over; a `resting` run has to wait."""
         while self.waiting or self.flying:
-            with self.changed:
-                self._discard()
-                joining = self._joining()
-            for question, until in joining:
-                self._board(question, until)
-            if not self.flying:
-                break
-            if self._credit <= 0:
+            with self.share.spend():
+                with self.changed:
+                    self._discard()
+                    joining = self._joining(resting)
+                for question, until in joining:
+                    self._board(question, until)
+                if not any(flight.busy for name, flight in self.flights.items() if name != resting):
+                    break
+                if self.share.has_credit:
+                    self._tick_all(resting)
+            if not self.share.has_credit:
                 return
-            began = time.perf_counter()
-            self._tick_all()
-            self._credit -= time.perf_counter() - began
-        self._credit = 0.0
+        self.share.forfeit()
 
     def send(self, message: FromModel) -> None:
         """Send a message; nothing is sent to a front that has ended."""
@@ -194,6 +189,9 @@ class ModelProcess:
         if flight is not None:
             self.flights[name] = flight
         several = getattr(model, "directions", ())
+        flies = None
+        if flight is not None:
+            flies = tuple(setting for setting in model.settings if flight.serves("answer", {setting: None}))
         return Card(
             name=name,
             verb=model.verb,
@@ -209,6 +207,7 @@ class ModelProcess:
             directions=tuple((source, target) for source, _, target in (each.partition("-") for each in several)),
             reads=model.reads,
             price=price,
+            flies=flies,
         )
 
     def _read(self) -> None:
@@ -247,10 +246,10 @@ class ModelProcess:
         self.waiting = others
         return together
 
-    def _joining(self) -> list[tuple[Question, float]]:
-        """All questions that wait and are answered in flight, with their deadlines."""
-        joining = [each for each in self.waiting if self._flies(each[0])]
-        self.waiting = deque(each for each in self.waiting if not self._flies(each[0]))
+    def _joining(self, resting: str | None = None) -> list[tuple[Question, float]]:
+        """All questions that wait and are answered in flight, with their deadlines; none to a `resting` run."""
+        joining = [each for each in self.waiting if each[0].run != resting and self._flies(each[0])]
+        self.waiting = deque(each for each in self.waiting if each[0].run == resting or not self._flies(each[0]))
         return joining
 
     def _flies(self, question: Question) -> bool:
@@ -269,9 +268,9 @@ class ModelProcess:
         except Exception as error:
             self.send(Refusal(question.number, *_reason(error)))
 
-    def _tick_all(self) -> None:
+    def _tick_all(self, resting: str | None = None) -> None:
         for name, flight in self.flights.items():
-            if flight.busy:
+            if name != resting and flight.busy:
                 self._tick(name, flight)
 
     def _tick(self, name: str, flight: InFlight) -> None:
@@ -326,9 +325,9 @@ class ModelProcess:
 
     def _answer(self, questions: Sequence[Question]) -> None:
         """Answer together; one question that cannot be answered does not harm the others."""
-        started = self._resumed = time.perf_counter()
-        paused, before = self._paused, self.answering
-        self.answering = frozenset(question.number for question in questions)
+        started, paused, before = time.perf_counter(), self.share.seconds_in_pauses, self.answering
+        self.share.begin()
+        self.answering = before | {question.number for question in questions}
         try:
             with interruptible(lambda: self._pause(questions)):
                 answers = self._answers(questions)
@@ -345,7 +344,7 @@ class ModelProcess:
             return
         finally:
             self.answering = before
-        seconds = time.perf_counter() - started - (self._paused - paused)
+        seconds = time.perf_counter() - started - (self.share.seconds_in_pauses - paused)
         total = sum(question.cost for question in questions)
         for question, words in zip(questions, unknown, strict=True):
             own, answers = answers[: len(question.things)], answers[len(question.things) :]

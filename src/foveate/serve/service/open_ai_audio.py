@@ -71,6 +71,8 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
             if name is None:
                 raise invalid("The form has no field `model`, which names a run.")
             card = _able(desk, name, "transcribe")
+            if card.reads != "recordings":
+                raise missing(f"The run {name} reads {card.reads}, and this path is for recordings. Use /transcribe.")
             if len(upload.files) != 1:
                 raise _bad(f"A transcription has one file, and there are {len(upload.files)}. Send them one by one.")
             reply = await desk.ask_files(request, card, upload.files)

@@ -29,7 +29,7 @@ from foveate.suggestion import did_you_mean
 INPUT, VECTORS, WHOLE = "text", "vectors", "json"
 WRITTEN = {"translate": "text", "generate": "text", "fill": "text", "classify": "label", "tag": "tags"}
 """The output beside `json`, which is also the field of the answer that it holds."""
-WRITTEN_OF_VECTORS = {"classify": "label", "transcribe": "text"}
+OUTPUTS_OF_VECTORS = {"classify": "label", "transcribe": "text"}
 NUMBERS = {
     "FP16": "<f2", "FP32": "<f4", "FP64": "<f8", "INT8": "i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8",
     "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8",
@@ -145,7 +145,7 @@ def _require_written(card: Card) -> None:
 
 
 def _names(card: Card) -> tuple[str, ...]:
-    written = (WRITTEN_OF_VECTORS if card.reads == VECTORS else WRITTEN).get(card.verb)
+    written = (OUTPUTS_OF_VECTORS if card.reads == VECTORS else WRITTEN).get(card.verb)
     return (WHOLE,) if written is None else (written, WHOLE)
 
 
@@ -185,16 +185,24 @@ def _files(query: Infer, binary: memoryview, most: int) -> list[bytes]:
         )
     if len(shape) == 3 and shape[0] > most:
         raise invalid(f"The request has {shape[0]} examples, and at most {most} are allowed. Send fewer.")
-    count = len(binary) / kind.itemsize
-    if tensor.data is not None:
-        numbers = list(_flat(tensor.data, VECTORS, int | float, "numbers"))
-        count = len(numbers)
-    if math.prod(shape) != count:
-        raise invalid(f"The input {VECTORS} has {count:,g} numbers, which is not the product of its shape.")
-    try:
-        values = np.frombuffer(binary, kind) if tensor.data is None else np.array(numbers, kind)
-    except (OverflowError, ValueError) as error:
-        raise invalid(f"The input {VECTORS} has numbers that are not {tensor.datatype}: {error}.") from None
+    if tensor.data is None:
+        if len(binary) != math.prod(shape) * kind.itemsize:
+            raise invalid(
+                f"The input {VECTORS} has {len(binary):,} bytes, and {tensor.datatype} of its shape has "
+                f"{math.prod(shape) * kind.itemsize:,}."
+            )
+        values = np.frombuffer(binary, kind)
+    else:
+        whole = kind.kind in "iu"
+        what = "whole numbers" if whole else "numbers"
+        numbers = list(_flat(tensor.data, VECTORS, int if whole else int | float, what))
+        if len(numbers) != math.prod(shape):
+            raise invalid(f"The input {VECTORS} has {len(numbers):,} numbers, which is not the product of its shape.")
+        try:
+            with np.errstate(over="ignore"):  # what is too large for its type is infinite, which the run refuses
+                values = np.array(numbers, kind)
+        except OverflowError as error:
+            raise invalid(f"The input {VECTORS} has numbers that are not {tensor.datatype}: {error}.") from None
     values = values.reshape(shape)
     return [_saved(one) for one in (values if len(shape) == 3 else [values])]
 

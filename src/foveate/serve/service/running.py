@@ -63,7 +63,8 @@ async def _run(service: Service, note: Callable[[str], None], log: Callable[[str
         await pool.begin()
         desk = Desk(pool, service.limits)
         # A service of files alone counts milliseconds of work.
-        desk.admission.begin(min((card.speed for card in pool.cards if card.speed), default=1000.0))
+        rate = min((card.speed for card in pool.cards if card.speed), default=1000.0)
+        desk.admission.begin(rate, flights=any(card.flies is not None for card in pool.cards))
         hosts = LOCAL if service.is_local else None
         app = application(desk, service.keys, Door(hosts, frozenset(service.origins)), log)
         config = uvicorn.Config(

@@ -42,7 +42,7 @@ from foveate.nn.pooling import AttentionPooling
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
 from foveate.tasks.classify.label_answer import label_answer
 from foveate.tasks.classify.task import ClassifyConfig, RowVocabulary
-from foveate.tasks.labelling import Predicted, load_labeller
+from foveate.tasks.labelling import Predicted, load_labeller, require_numbers
 from foveate.tasks.output_track import output_track
 from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
 
@@ -105,6 +105,7 @@ class RowClassifier(Looking):
         for group in groups([len(row) for row in rows]):
             shares = self._logits([rows[index] for index in group]).float().softmax(-1)
             for index, share in zip(group, shares, strict=True):
+                require_numbers(names[index], share)
                 order = share.argsort(descending=True, stable=True).tolist()
                 chances = {self.labels.names[label]: float(share[label]) for label in order}
                 results[index] = replace(results[index], probabilities=chances)

@@ -24,7 +24,7 @@ from foveate.inspect.time_file import TimedLabel
 from foveate.inspect.trace import Pedigree
 from foveate.inspect.value import observed
 from foveate.models.tagger import FrameTagger
-from foveate.tasks.labelling import Predicted, load_labeller
+from foveate.tasks.labelling import Predicted, load_labeller, require_numbers
 from foveate.tasks.run_model import require_positions, saved
 from foveate.tasks.tag.frame_task import FrameVocabulary
 from foveate.tasks.tag.label_map import TRUE, runs, with_labels
@@ -68,16 +68,22 @@ class LabelledFrames:
         return tuple(segments)
 
     @property
+    def segment_probabilities(self) -> tuple[float, ...]:
+        """The mean probability of each segment's labels."""
+        begin, means = 0, list[float]()
+        for _, run in groupby(self.labels):
+            end = begin + len(list(run))
+            means.append(min(sum(self.probabilities[begin:end]) / (end - begin), 1.0))
+            begin = end
+        return tuple(means)
+
+    @property
     def times(self) -> TimeAlignment:
         """The segments in the tier "labels", with the mean probability of each. Raises UsageError without a clock."""
         if self.clock is None:
             raise UsageError(f"{self.name} has vectors without a time. Set track.hop, in seconds, for training.")
-        begin, labels = 0, list[TimedLabel]()
-        for segment, (_, run) in zip(self.segments, groupby(self.labels), strict=True):
-            end = begin + len(list(run))
-            sure = min(sum(self.probabilities[begin:end]) / (end - begin), 1.0)
-            labels.append(TimedLabel(segment.label, segment.start, segment.end, sure))
-            begin = end
+        each = zip(self.segments, self.segment_probabilities, strict=True)
+        labels = (TimedLabel(segment.label, segment.start, segment.end, sure) for segment, sure in each)
         seconds = max(self.start + (self.seconds or 0.0), self._edge(len(self.labels)))
         return TimeAlignment(name=self.file or self.name, seconds=seconds, tiers={"labels": tuple(labels)})
 
@@ -178,6 +184,7 @@ class FrameLabeller(Looking):
         for group in groups([len(row) for row in read]):
             logits = self.model(Batch.of([read[index] for index in group])).float().log_softmax(-1)
             for index, logs in zip(group, logits.split([len(read[index]) for index in group]), strict=True):
+                require_numbers(f"Input {index + 1}", logs)
                 results[index] = logs
         return results
 

@@ -1,7 +1,6 @@
 """A tagger of recordings or vectors behind an address."""
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 from foveate.tasks.served import Answered
@@ -26,12 +25,9 @@ class ServedFrameTagger(ServedFiles):
 
 
 def _value(labelled: LabelledFrames) -> dict[str, Any]:
-    begin, segments = 0, []
-    for segment, (_, run) in zip(labelled.segments, groupby(labelled.labels), strict=True):
-        end = begin + len(list(run))
-        sure = sum(labelled.probabilities[begin:end]) / (end - begin)
-        times = {"start": round(segment.start, 6), "end": round(segment.end, 6)}
-        segments.append({"label": segment.label, **times, "probability": min(sure, 1.0)})
-        begin = end
+    segments = [
+        {"label": one.label, "start": round(one.start, 6), "end": round(one.end, 6), "probability": sure}
+        for one, sure in zip(labelled.segments, labelled.segment_probabilities, strict=True)
+    ]
     unit = "vectors" if labelled.clock is None else "seconds"
     return {"segments": segments, "unit": unit, "remarks": labelled.remarks}

@@ -9,20 +9,25 @@ from foveate.tasks.transcribe.use import Transcriber, Transcript
 
 
 class ServedTranscriber(ServedFiles):
-    """Writes down recordings."""
+    """Writes down recordings, or vectors of such."""
 
     verb = "transcribe"
     reader: Transcriber
 
     def of_rows(self, rows: Sequence[Any], names: Sequence[str], seconds: Sequence[float]) -> list[Answered]:
-        """`{"text": …, "words": [{"word": …, "start": …, "end": …}], "seconds": …, "log_probability": …, "remarks":
-        […]}`; `words` is null for a model without CTC, which tells when a word is heard.
+        """`{"text": …, "words": [{"word": …, "start": …, "end": …}], "seconds": …, "unit": …, "log_probability": …,
+        "remarks": […]}`; `words` is null for a model without CTC, which tells when a word is heard. Their times have
+        the unit "seconds", or "vectors" for a model of these, whose `seconds` are null.
         """
         transcripts = self.reader.of_rows(rows, names)
         return [
             Answered(self._value(one, length), len(row), len(one.hypotheses[0].tokens) if one.hypotheses else 0)
             for one, row, length in zip(transcripts, rows, seconds, strict=True)
         ]
+
+    @property
+    def longest(self) -> int | None:
+        return self.reader.model.longest_source
 
     def _value(self, transcript: Transcript, seconds: float) -> dict[str, Any]:
         words = None
@@ -34,7 +39,8 @@ class ServedTranscriber(ServedFiles):
         return {
             "text": transcript.text,
             "words": words,
-            "seconds": round(seconds, 3),
+            "seconds": round(seconds, 3) if self.reads == "recordings" else None,
+            "unit": "seconds" if self.reads == "recordings" else "vectors",
             "log_probability": transcript.log_probability,
             "remarks": transcript.remarks,
         }

@@ -105,6 +105,7 @@ class TranslateSide(Side):
 
         Raises UsageError when the model has too few positions for these lengths, or a vocabulary has no room for text.
         """
+        config = self.whole(config)
         joint, first, second = config.joint_vocabulary, *lengths
         sides = (config.source_tokeniser, config.source_tokeniser if joint else config.target_tokeniser)
         learnt = (vocab, vocab) if vocab else learnt_sizes(config)

@@ -41,7 +41,7 @@ from foveate.tasks.translate.alignment_head import GuideConfig
 from foveate.tasks.translate.head import guidance, guided_weights, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import DataConfig, Pairs
 from foveate.tasks.translate.run_tokeniser import TOKENISERS, load_tokenisers
-from foveate.tasks.translate.vocabulary_transfer import Kept, Sides, transferred
+from foveate.tasks.translate.vocabulary_transfer import Sides, TransferReport, transfer_vocabulary
 
 Plan = BatchPlan | ShardPlan | BalancedPlan
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
@@ -114,7 +114,7 @@ class TranslateTask(SharedValidation):
             require_guidable(self.model)
 
     @classmethod
-    def prepare(cls, config: TranslateConfig, run: Path) -> tuple["TranslateTask", dict[str, Report | Kept]]:
+    def prepare(cls, config: TranslateConfig, run: Path) -> tuple["TranslateTask", dict[str, Report | TransferReport]]:
         """Read the pairs, train the tokenisers, store the tokens in the run folder; with a report on lines left out,
         and on tokens whose vectors another run's vocabulary has.
 
@@ -128,18 +128,18 @@ class TranslateTask(SharedValidation):
         else:
             source, target = forerunner.source, forerunner.target
         _require_directions(source, pairs)
+        transfers: dict[str, TransferReport] = {}
+        if forerunner is not None and config.new_vocabulary:
+            forerunner, transfers = forerunner.with_vocabulary(config, source, target)
         with disk_errors(run):
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
-        kept: Mapping[str, Kept] = {}
-        if forerunner is not None and config.new_vocabulary:
-            forerunner, kept = forerunner.with_vocabulary(config, source, target)
         if forerunner is not None:
             forerunner.keep(run)
         for tokeniser, name in zip((source, target), TOKENISERS, strict=True):
             tokeniser.save(run / name)
         data: dict[str, ParallelData] = {}
-        reports: dict[str, Report | Kept] = {}
+        reports: dict[str, Report | TransferReport] = {}
         for part in ("train", "valid"):
             data[part], reports[part] = prepare(
                 run / "data" / part,
@@ -156,7 +156,7 @@ class TranslateTask(SharedValidation):
                     f"No pair is left for the {part} data. {reports[part]} "
                     "Look at these lines, or raise data.max_length and what positions the model has."
                 )
-        return cls(config, source, target, data["train"], data["valid"]).begun(run), {**reports, **kept}
+        return cls(config, source, target, data["train"], data["valid"]).begun(run), {**reports, **transfers}
 
     @classmethod
     def open(cls, config: TranslateConfig, run: Path) -> "TranslateTask":
@@ -379,13 +379,14 @@ class Forerunner:
 
     def with_vocabulary(
         self, config: TranslateConfig, source: Tokeniser, target: Tokeniser
-    ) -> tuple["Forerunner", dict[str, Kept]]:
+    ) -> tuple["Forerunner", dict[str, TransferReport]]:
         """The same with other tokenisers, and how the tokens of each table begin. Raises UsageError where the model of
         the configuration shares its vocabularies differently.
         """
-        fresh = dict(build_model(config, source.vocab_size, target.vocab_size).named_parameters())
-        weights, kept = transferred(self.weights, fresh, Sides(self.source, self.target), Sides(source, target))
-        return replace(self, source=source, target=target, weights=weights), kept
+        initial = dict(build_model(config, source.vocab_size, target.vocab_size).named_parameters())
+        before, after = Sides(self.source, self.target), Sides(source, target)
+        weights, reports = transfer_vocabulary(self.weights, initial, before, after)
+        return replace(self, source=source, target=target, weights=weights), reports
 
     def keep(self, run: Path) -> None:
         """Put the weights into a run folder, which then depends on no other."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from foveate.config import to_dict
 from foveate.data.text import require_lasting
-from foveate.data.tokeniser import LanguageTokeniser, Tokeniser, WordTokeniser
+from foveate.data.tokeniser import LanguageTokeniser, SentencePieceConfig, Tokeniser, WordTokeniser
 from foveate.errors import DataError
 from foveate.metrics.corpus import FOR_CHINESE, FOR_SENTENCES, FOR_SYMBOLS
 from foveate.suggestion import counted
@@ -129,9 +129,14 @@ def _carried_over(
 ) -> Suggestion:
     """Sizes for another vocabulary, such as that of another language: a rate and steps almost as from scratch."""
     like = _continued(forerunner, name, sides, total, allowance)
-    tokenisers = [_tokeniser(side, total, tier=1) for side in sides]
+    earlier = (forerunner.config.source_tokeniser, forerunner.config.target_tokeniser)
+    joint = forerunner.config.joint_vocabulary
+    tokenisers = [
+        _subwords(total, tier=1) if isinstance(one, SentencePieceConfig) else _tokeniser(side, total, tier=1)
+        for one, side in zip((earlier[0], earlier[0] if joint else earlier[1]), sides, strict=True)
+    ]
     reasons = [Reason(name, why, (f"{name}_tokeniser",)) for name, (_, why) in zip(SIDES, tokenisers, strict=True)]
-    if forerunner.config.joint_vocabulary:
+    if joint:
         reasons = [replace(reasons[0], why=f"{reasons[0].why}, for both sides")]
     steps = allowance.steps(min(max(total // 5, 2_000), 50_000), pace=0.1e-6 * forerunner.parameters)
     return replace(
@@ -169,6 +174,10 @@ def _tokeniser(side: _Side, total: int, tier: int) -> tuple[dict[str, Any], str]
         return {"kind": "word"}, f"{side.different_words} different words or symbols, so one token each"
     if total < 2_000:
         return {"kind": "character"}, "too few pairs to learn subwords from, so characters"
+    return _subwords(total, tier)
+
+
+def _subwords(total: int, tier: int) -> tuple[dict[str, Any], str]:
     size = 8_000 if total >= 50_000 else 4_000 if total >= 10_000 else 2_000
     size = size if tier else min(size, 4_000 if total >= 50_000 else 2_000)  # a vocabulary is most of a small model
     return {"kind": "sentencepiece", "vocab_size": size}, f"sentences, so {size:,} subwords"

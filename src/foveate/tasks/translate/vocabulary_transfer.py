@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from foveate.data.tokeniser import Tokeniser
+from foveate.data.tokeniser import LanguageTokeniser, Tokeniser
+from foveate.data.tokeniser.tokeniser import SPECIALS
 from foveate.errors import UsageError
 
 SOURCE_TABLES = ("source_embedding.weight",)
@@ -24,80 +25,98 @@ class Sides(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kept:
+class TransferReport:
     """How the tokens of a new vocabulary begin.
 
-    >>> print(Kept(tokens=12_005, same=4_210, spelt=1_020))
-    Of 12,005 tokens 4,210 keep their vectors, 1,020 begin with the mean of the pieces that spell them, 6,775 are new.
+    >>> print(TransferReport(tokens=12_005, kept=3_778, composed=2_711))
+    Of 12,005 tokens, 3,778 keep their vectors, 2,711 begin with the mean of shorter pieces, and 5,516 are new.
     """
 
     tokens: int
-    same: int
-    spelt: int
+    kept: int
+    composed: int
 
     def __str__(self) -> str:
         return (
-            f"Of {self.tokens:,} tokens {self.same:,} keep their vectors, {self.spelt:,} begin with the mean of the "
-            f"pieces that spell them, {self.tokens - self.same - self.spelt:,} are new."
+            f"Of {self.tokens:,} tokens, {self.kept:,} keep their vectors, {self.composed:,} begin with the mean of "
+            f"shorter pieces, and {self.tokens - self.kept - self.composed:,} are new."
         )
 
 
-def transferred(
-    weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], before: Sides, after: Sides
-) -> tuple[dict[str, Tensor], dict[str, Kept]]:
+def transfer_vocabulary(
+    weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], before: Sides, after: Sides
+) -> tuple[dict[str, Tensor], dict[str, TransferReport]]:
     """The weights of a trained translator with the rows of another vocabulary, and how each side's tokens begin.
 
-    A token that both vocabularies have keeps its row. Another one that the earlier tokeniser spells in known pieces
-    begins with the mean of their rows (Gee et al. 2022, "Fast Vocabulary Transfer for Language Model Compression",
-    section 3), and any other with its row of `fresh`, the initial weights of the new model. All other weights are kept:
-    attention learns a second language pair faster than its first (Kocmi and Bojar 2018, "Trivial Transfer Learning for
-    Low-Resource Neural Machine Translation").
+    A token that both vocabularies have keeps its row. Another one that pieces of the earlier vocabulary spell begins
+    with the mean of their rows (Gee et al. 2022, "Fast Vocabulary Transfer for Language Model Compression", section 3),
+    and any other with its row of `initial`, the weights that the new model would begin with. All other weights are
+    kept: a second language pair needs less training than the first (Kocmi and Bojar 2018, "Trivial Transfer Learning
+    for Low-Resource Neural Machine Translation").
 
-    Raises UsageError if both have not the same tables, because the models share their vocabularies differently.
+    Raises UsageError if the two models do not have the same tables, because they share their vocabularies differently.
     """
-    found = dict(weights)
-    report: dict[str, Kept] = {}
+    weights_after = dict(weights)
+    reports: dict[str, TransferReport] = {}
     for side, tables in (("source", SOURCE_TABLES), ("target", TARGET_TABLES)):
-        names = [name for name in tables if name in fresh]
+        names = [name for name in tables if name in initial]
         if names != [name for name in tables if name in weights]:
             raise UsageError(
-                f"The vocabularies of the earlier model have other tables on the {side} side than the new one's: set "
-                "model.share and joint_vocabulary as in that run, or leave them out."
+                "The earlier model and the new one share their vocabularies differently. Set model.share as in the "
+                "earlier run, or leave the model's settings out."
             )
         if not names:
             continue
-        rows, report[f"{side} vocabulary"] = _rows(getattr(before, side), getattr(after, side))
-        found |= {name: _filled(weights[name], fresh[name], rows) for name in names}
-    return found, report
+        rows, reports[f"{side} vocabulary"] = _earlier_rows(getattr(before, side), getattr(after, side))
+        weights_after |= {name: _table(weights[name], initial[name], rows) for name in names}
+    return weights_after, reports
 
 
-def _rows(before: Tokeniser, after: Tokeniser) -> tuple[dict[int, list[int]], Kept]:
+def _earlier_rows(before: Tokeniser, after: Tokeniser) -> tuple[dict[int, list[int]], TransferReport]:
     """The earlier rows whose mean each new token begins with; tokens without any are left out."""
-    numbers = {piece: token for token, piece in enumerate(before.pieces(range(before.vocab_size)))}
+    numbers = {label: token for token, label in enumerate(_labels(before))}
+    pieces = {label: numbers[label] for label in _texts(before)}
+    composable = _texts(after)
     rows: dict[int, list[int]] = {}
-    same = spelt = 0
-    for token, piece in enumerate(after.pieces(range(after.vocab_size))):
-        if piece in numbers:
-            rows[token] = [numbers[piece]]
-            same += 1
-        elif pieces := _spelt(before, piece):
-            rows[token] = pieces
-            spelt += 1
-    return rows, Kept(after.vocab_size, same, spelt)
+    kept = 0
+    for token, label in enumerate(_labels(after)):
+        if label in numbers:
+            rows[token] = [numbers[label]]
+            kept += 1
+        elif label in composable and (shorter := _composed(label, pieces)):
+            rows[token] = shorter
+    return rows, TransferReport(after.vocab_size, kept, len(rows) - kept)
 
 
-def _spelt(tokeniser: Tokeniser, piece: str) -> list[int]:
-    """The tokens of an earlier vocabulary that spell a piece; none if it lacks a part of it."""
-    inner = getattr(tokeniser, "inner", tokeniser)  # without a tag of the language
-    tokens = inner.encode(piece.replace("▁", " ").strip())
-    return [] if any(map(inner.unknown, tokens)) else tokens
+def _labels(tokeniser: Tokeniser) -> list[str]:
+    """The pieces of a vocabulary, which has one kind of space: SentencePiece writes ▁ for it."""
+    return [label.replace(" ", "▁") for label in tokeniser.pieces(range(tokeniser.vocab_size))]
 
 
-def _filled(
-    weight: Float[Tensor, "before ..."], fresh: Float[Tensor, "after ..."], rows: Mapping[int, list[int]]
+def _texts(tokeniser: Tokeniser) -> set[str]:
+    """The pieces that are text: not those for control, bytes of rare characters, and tags of languages."""
+    inner = tokeniser.inner if isinstance(tokeniser, LanguageTokeniser) else tokeniser
+    labels = _labels(inner)
+    return {labels[token] for token in range(len(SPECIALS), inner.vocab_size) if not inner.unknown(token)}
+
+
+def _composed(text: str, pieces: Mapping[str, int]) -> list[int]:
+    """The tokens that spell a text, always with the longest piece that fits; none where none fits."""
+    tokens: list[int] = []
+    while text:
+        length = next((length for length in range(len(text), 0, -1) if text[:length] in pieces), None)
+        if length is None:
+            return []
+        tokens.append(pieces[text[:length]])
+        text = text[length:]
+    return tokens
+
+
+def _table(
+    weight: Float[Tensor, "before ..."], initial: Float[Tensor, "after ..."], rows: Mapping[int, list[int]]
 ) -> Float[Tensor, "after ..."]:
-    """The fresh rows, replaced by means of earlier ones."""
-    filled = fresh.detach().clone()
+    """The initial rows, replaced by means of earlier ones."""
+    table = initial.detach().clone()
     for token, earlier in rows.items():
-        filled[token] = weight[torch.tensor(earlier)].to(filled).mean(0)
-    return filled
+        table[token] = weight[torch.tensor(earlier)].to(table).mean(0)
+    return table
