@@ -55,9 +55,8 @@ def ship(run: Path, folder: Path, guide: GuideConfig, *, stored: Stored = "bfloa
     settings = {name: value for name, value in saved.config.items() if name != "train"}
     config: Any = build(task_of(saved).side.config, settings, where=f"{run}/config.json:")
     limits = type(config.data)(max_length=config.data.max_length, max_tokens=config.data.max_tokens)
-    config = replace(
-        config, data=limits, initialise_from=None, **({"guide": guide} if saved.task == "translate" else {})
-    )
+    own = {"guide": guide, "new_vocabulary": False} if saved.task == "translate" else {}
+    config = replace(config, data=limits, initialise_from=None, **own)
     tensors, which = load_weights(run)
     (folder / "config.json").unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)

@@ -465,6 +465,7 @@ def test_a_shipped_run_translates_as_before_and_keeps_no_path(
     shutil.copytree(trained, run)
     config = json.loads((run / "config.json").read_text())
     config["config"]["initialise_from"] = str(trained.parent / "earlier")
+    config["config"]["new_vocabulary"] = True
     (run / "config.json").write_text(json.dumps(config))
     part("ship").main([str(run), str(tmp_path / "small"), "--layer", "0", "--stored", stored])
     assert json.loads((tmp_path / "small/model.json").read_text())["stored"] == stored
