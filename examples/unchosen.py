@@ -3,13 +3,17 @@
     python examples/unchosen.py us-address addresses/test.txt --out docs/models/ten_addresses.md
     python examples/unchosen.py en-sounds demo/data/test.tsv --out docs/models/ten_words.md
     python examples/unchosen.py en-fr data/test.interface.tsv data/test.verses.tsv --out docs/models/ten_sentences.md
+    python examples/unchosen.py examples/five_languages/model many/test.en-fa.verses.tsv many/test.en-zh.interface.tsv \
+      --card five_languages.md --out docs/models/ten_scripts.md
 
 The examples have the same distance in a test file: of 1,000 they are the hundredth, the two hundredth, and so on. Of
-two files each has five. The files are those of the model card. Of the translator's, only those two may be quoted in a
-page: their texts are in the public domain or under Apache-2.0. The page is to be written again when the model changes.
+two files each has five. The files are those of the model card. Of translators', only verses and interfaces may be
+quoted in a page: their texts are in the public domain or under Apache-2.0. A translator of several languages translates
+`test.DIRECTION.DOMAIN.tsv` in this direction. The page is to be written again when the model changes.
 """
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -34,16 +38,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("run", help="a model that comes with foveate, or the run folder of a translator or a tagger")
     parser.add_argument("tests", type=Path, nargs="+", help="files with test examples")
     parser.add_argument("--out", type=Path, required=True, help="the page to write")
+    parser.add_argument("--card", help="the address of the model card (that of a model that comes with foveate)")
     arguments = parser.parse_args(argv)
     writing = tags if read_run(run_folder(arguments.run)).task == "tag" else translations
     examples = "\n".join(writing(arguments.run, arguments.tests))
-    arguments.out.write_text(f"{heading(arguments.run, arguments.tests)}\n{examples}", encoding="utf-8")
+    arguments.out.write_text(f"{heading(arguments.run, arguments.tests, arguments.card)}\n{examples}", encoding="utf-8")
     return 0
 
 
-def heading(run: str, tests: Sequence[Path]) -> str:
+def heading(run: str, tests: Sequence[Path], card: str | None) -> str:
     """The beginning of the page."""
-    card = f"../../src/foveate/shipped/{SHIPPED[run].run}/README.md" if run in SHIPPED else "README.md"
+    own = f"../../src/foveate/shipped/{SHIPPED[run].run}/README.md" if run in SHIPPED else "README.md"
+    card = card or own
     names = " and ".join(f"`{path.name}`" for path in tests)
     return (
         f"# Ten examples that nobody chose: `{run}`\n\n"
@@ -67,10 +73,13 @@ def translations(run: str, tests: Sequence[Path]) -> Iterator[str]:
     """A section for each pair: source, reference, translation, and the attention between them."""
     chosen = evenly([[(path, pair) for pair in read_pairs(path)] for path in tests])
     translator = Translator.load(run)
-    outputs = translator.translate([pair.source for _, pair in chosen])
-    for (path, pair), output, alignment in zip(chosen, outputs, translator.align(outputs), strict=True):
+    for path, pair in chosen:
+        direction = re.fullmatch(r"test\.\w+-(\w+)\.\w+\.tsv", path.name)
+        own = translator.into(direction[1]) if direction else translator
+        output = own.translate([pair.source])[0]
+        alignment = own.align([output])[0]
         words = alignment if run_folder(run).name == "english_sounds" else alignment.words()
-        lines = {"source": pair.source, "reference": pair.target, run: output.text}
+        lines = {"source": pair.source, "reference": pair.target, Path(run).name: output.text}
         yield section(f"`{path.name}`, line {pair.line}", lines, terminal(words, width=WIDTH))
 
 
