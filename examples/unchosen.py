@@ -96,8 +96,17 @@ def tags(run: str, tests: Sequence[Path]) -> Iterator[str]:
 
 def section(title: str, lines: dict[str, str], drawing: str) -> str:
     """A heading, a table, and a drawing."""
-    rows = "\n".join(f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in lines.items())
+    rows = "\n".join(f"| {name} | {plain(text)} |" for name, text in lines.items())
     return f"## {title}\n\n| | |\n|---|---|\n{rows}\n\n```text\n{drawing}\n```\n"
+
+
+def plain(text: str) -> str:
+    r"""A text without meaning for Markdown's tables and links.
+
+    >>> print(plain("[a](b) | c"))
+    [a]\(b) \| c
+    """
+    return text.replace("|", r"\|").replace("](", r"]\(")
 
 
 if __name__ == "__main__":
