@@ -31,7 +31,8 @@ def test_the_examples_of_a_page_run(page: str) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_to_a_file_leads_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+    prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 

@@ -331,7 +331,7 @@ def test_a_run_of_another_version(refused: Refused, run: Path) -> None:
         2,
         f"foveate translate: {path}: glow is not a setting. The settings are: data, source_tokeniser, "
         "target_tokeniser, joint_vocabulary, model, guide, label_smoothing, decode, seed, initialise_from, "
-            "new_vocabulary.",
+        "new_vocabulary.",
     )
     path.write_text("{")
     assert refused("translate", run, "abc", "--no-tune") == (
