@@ -17,8 +17,10 @@ from foveate.train.recipe import TrainConfig
 
 HARMLESS = ("train.max_minutes", "train.log_every", "train.keep", "train.stall_seconds", "data.processes")
 """Settings that do not change the weights of a given step."""
-EARLIER = {"train": {"reduction": "fast", "stall_seconds": 60.0, "sharding": "replicate", "device": None}}
-"""The values that held before these were settings."""
+EARLIER = {"reduction": "fast", "stall_seconds": 60.0, "sharding": "replicate", "device": None}
+"""The values that held before these were settings of `train`."""
+EARLIER_OF_TASKS = {"new_vocabulary": False}
+"""The same for the settings of tasks."""
 EXTENDING = ("train.steps", "train.patience", "train.sharding", "train.device", *HARMLESS)
 """Settings that may change when a run continues: they determine its end, or where its weights are."""
 
@@ -48,7 +50,11 @@ def require_same(
 
     Raises UsageError for any other difference.
     """
-    begun = {**state["configuration"], "train": {**EARLIER["train"], **state["configuration"].get("train", {})}}
+    begun = {
+        **{name: value for name, value in EARLIER_OF_TASKS.items() if name in configuration},
+        **state["configuration"],
+        "train": {**EARLIER, **state["configuration"].get("train", {})},
+    }
     changes = differences(begun, configuration)
     serious = {path: change for path, change in changes.items() if path not in {*HARMLESS, *accepted}}
     if serious and not accept_changes:

@@ -37,7 +37,7 @@ CLOCK = Clock()
 
 
 class Long:
-    """Answers in steps, before each of which it asks whether anybody waits."""
+    """Answers in steps. Before each it asks whether anybody waits."""
 
     def __init__(self, steps: int, before_step: Callable[[int], None] = lambda step: None) -> None:
         self.steps, self.before_step = steps, before_step
@@ -90,11 +90,11 @@ def process_of(long: Long, flight: Ticking) -> Iterator[tuple[ModelProcess, list
     """A process with a model that answers alone and one that answers in flight, and what it says."""
     own, other = socket.socketpair()
     with own, other:
-        process, said = ModelProcess(own), list[Any]()
+        process, messages = ModelProcess(own), list[Any]()
         process.models = {"long": cast(Served, long), "short": cast(Served, Long(1))}
         process.flights = {"short": cast(Any, flight)}
-        process.send = said.append  # type: ignore[method-assign]
-        yield process, said
+        process.send = messages.append  # type: ignore[method-assign]
+        yield process, messages
 
 
 def question(number: int, run: str, left: float = 30.0) -> Question:
@@ -118,29 +118,29 @@ def test_short_texts_are_answered_while_a_long_question_is() -> None:
             arrives(process, question(step, "short"))
 
     flight = Ticking()
-    with process_of(Long(20, before_step), flight) as (process, said):
+    with process_of(Long(20, before_step), flight) as (process, messages):
         process._answer([question(1, "long")])
-    assert [reply.number for reply in said] == [2, 3, 1]
-    assert not any(isinstance(reply, Refusal) for reply in said)
+    assert [reply.number for reply in messages] == [2, 3, 1]
+    assert not any(isinstance(reply, Refusal) for reply in messages)
     assert set(flight.contexts) == {""}  # what the long answer has set is not theirs
 
 
 def test_the_time_of_others_is_not_counted_as_that_of_the_long_answer() -> None:
     flight = Ticking(ticks=20)
-    with process_of(Long(30), flight) as (process, said):
+    with process_of(Long(30), flight) as (process, messages):
         arrives(process, question(2, "short"))
         process._answer([question(1, "long")])
-    assert {reply.number: reply.seconds for reply in said} == {2: 20 * TICK, 1: 30 * STEP}
+    assert {reply.number: reply.seconds for reply in messages} == {2: 20 * TICK, 1: 30 * STEP}
     assert CLOCK.now == 20 * TICK + 30 * STEP
 
 
 def test_the_long_answer_keeps_half_of_the_time() -> None:
     """However much there is in flight."""
     flight = Ticking(ticks=1_000_000)
-    with process_of(Long(50), flight) as (process, said):
+    with process_of(Long(50), flight) as (process, messages):
         arrives(process, question(2, "short"))
         process._answer([question(1, "long")])
-    assert [reply.number for reply in said] == [1]
+    assert [reply.number for reply in messages] == [1]
     assert len(flight.contexts) * TICK == 49 * STEP  # nothing before the first step
 
 
@@ -154,9 +154,9 @@ def test_a_long_answer_that_nobody_waits_for_ends_although_texts_fly() -> None:
             arrives(process, Drop(2))
             arrives(process, Drop(1))
 
-    with process_of(Long(1000, before_step), Ticking()) as (process, said):
+    with process_of(Long(1000, before_step), Ticking()) as (process, messages):
         process._answer([question(1, "long")])
-    assert (said, steps[-1]) == ([], 2)
+    assert (messages, steps[-1]) == ([], 2)
     assert 1 not in process.dropped
     assert not process.answering
 
@@ -176,10 +176,10 @@ def test_a_drop_of_the_long_answer_is_not_forgotten_with_those_of_others() -> No
                 arrives(process, Drop(1))
             return super().tick()
 
-    with process_of(Long(1000, before_step), Dropping(ticks=5)) as (process, said):
+    with process_of(Long(1000, before_step), Dropping(ticks=5)) as (process, messages):
         process._answer([question(1, "long")])
     assert steps[-1] < 20
-    assert [reply.number for reply in said if reply.number == 1] == []
+    assert [reply.number for reply in messages if reply.number == 1] == []
 
 
 def test_a_text_in_flight_that_fails_is_answered_alone_and_the_long_one_goes_on() -> None:
@@ -187,12 +187,12 @@ def test_a_text_in_flight_that_fails_is_answered_alone_and_the_long_one_goes_on(
         def tick(self) -> list[tuple[int, list[Answered]]]:
             raise DataError("this text cannot be answered with others")
 
-    with process_of(Long(5), Failing()) as (process, said):
+    with process_of(Long(5), Failing()) as (process, messages):
         process.models["short"].flight = Ticking  # type: ignore[attr-defined]
         arrives(process, question(2, "short"))
         process._answer([question(1, "long")])
-    assert [reply.number for reply in said] == [2, 1]
-    assert all(isinstance(reply, Reply) for reply in said)
+    assert [reply.number for reply in messages] == [2, 1]
+    assert all(isinstance(reply, Reply) for reply in messages)
 
 
 def test_a_run_rests_while_one_of_its_answers_is_explained() -> None:
@@ -205,11 +205,11 @@ def test_a_run_rests_while_one_of_its_answers_is_explained() -> None:
             arrives(process, question(3, "short"))
 
     long = Long(20, before_step)
-    with process_of(long, other) as (process, said):
+    with process_of(long, other) as (process, messages):
         process.flights["long"], process.digests = cast(Any, flight), {"long": ""}
         long.explain = lambda text, settings: {"of": long.answer([text], settings)[0].value}  # type: ignore[attr-defined]
         process._answer([Question(1, "long", "explain", ["text"], {}, 30.0, 1, [])])
-        assert [reply.number for reply in said] == [3, 1]
+        assert [reply.number for reply in messages] == [3, 1]
         assert [waiting.number for waiting, _ in process.waiting] == [2]
         assert (flight.contexts, len(other.contexts)) == ([], 3)
 
@@ -230,6 +230,6 @@ def test_questions_of_a_failed_batch_that_are_dropped_meanwhile_are_not_answered
             arrives(process, Drop(2))
             arrives(process, question(3, "short"))
 
-    with process_of(Failing(20, before_step), Ticking()) as (process, said):
+    with process_of(Failing(20, before_step), Ticking()) as (process, messages):
         process._answer([question(1, "long"), question(2, "long")])
-    assert [reply.number for reply in said] == [3, 1]
+    assert [reply.number for reply in messages] == [3, 1]

@@ -43,7 +43,7 @@ def test_each_table_follows_the_tokens_of_its_side() -> None:
             assert torch.equal(after_transfer[name][token], expected), (name, piece)
     assert torch.equal(after_transfer["encoder.weight"], torch.ones(3))
     size = OTHERS.vocab_size
-    one = TransferReport(tokens=size, kept=size - 1, composed=0)
+    one = TransferReport(tokens=size, same=size - 1, composed=0)
     assert report == {"source vocabulary": one, "target vocabulary": one}
 
 
@@ -56,7 +56,7 @@ def test_a_longer_token_begins_with_the_mean_of_the_pieces_that_spell_it() -> No
     assert torch.equal(after_transfer["target_embedding.weight"][row(words, "cab")], mean)
     unspelt = row(words, "dab")  # the earlier vocabulary has no d
     assert torch.equal(after_transfer["target_embedding.weight"][unspelt], initial["target_embedding.weight"][unspelt])
-    assert report == {"target vocabulary": TransferReport(tokens=words.vocab_size, kept=4, composed=1)}
+    assert report == {"target vocabulary": TransferReport(tokens=words.vocab_size, same=4, composed=1)}
 
 
 def test_tags_of_the_same_language_are_kept_and_those_of_others_are_new() -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from foveate.serve.service.refused import RefusedError
 
 Lane = Literal["flight", "batch", "explanation"]
-"""How a request is answered: in flight, in a batch or alone, or by an explanation, beside which its run rests."""
+"""The ways to answer a request: in flight, in a batch or alone, or by an explanation, during which its run rests."""
 HALF_LIFE = 5.0
 """Seconds of work after which a measurement counts half."""
 COMPANY = 8

@@ -204,7 +204,7 @@ class Desk:
 
 
 def _lane(card: Card, kind: Kind, settings: dict[str, Any]) -> Lane:
-    """How a run answers a question."""
+    """The way in which a run answers a question."""
     if kind == "explain":
         return "explanation"
     return "batch" if card.flies is None or settings.keys() - set(card.flies) else "flight"

@@ -366,11 +366,11 @@ class Forerunner:
         has the configuration's own tokenisers.
         """
         ours = self.config
-        given = config if config.new_vocabulary else ours
+        tokenisers = config if config.new_vocabulary else ours
         return replace(
             config,
-            source_tokeniser=given.source_tokeniser,
-            target_tokeniser=given.target_tokeniser,
+            source_tokeniser=tokenisers.source_tokeniser,
+            target_tokeniser=tokenisers.target_tokeniser,
             joint_vocabulary=ours.joint_vocabulary,
             model=ours.model if config.model == BahdanauConfig() else config.model,
             guide=ours.guide if config.guide == GuideConfig() else config.guide,

@@ -26,20 +26,20 @@ class Sides(NamedTuple):
 
 @dataclass(frozen=True)
 class TransferReport:
-    """How the tokens of a new vocabulary begin.
+    """The numbers of tokens of a new vocabulary by their first vectors.
 
-    >>> print(TransferReport(tokens=12_005, kept=3_778, composed=2_711))
+    >>> print(TransferReport(tokens=12_005, same=3_778, composed=2_711))
     Of 12,005 tokens, 3,778 keep their vectors, 2,711 begin with the mean of shorter pieces, and 5,516 are new.
     """
 
     tokens: int
-    kept: int
+    same: int
     composed: int
 
     def __str__(self) -> str:
         return (
-            f"Of {self.tokens:,} tokens, {self.kept:,} keep their vectors, {self.composed:,} begin with the mean of "
-            f"shorter pieces, and {self.tokens - self.kept - self.composed:,} are new."
+            f"Of {self.tokens:,} tokens, {self.same:,} keep their vectors, {self.composed:,} begin with the mean of "
+            f"shorter pieces, and {self.tokens - self.same - self.composed:,} are new."
         )
 
 
@@ -78,14 +78,14 @@ def _earlier_rows(before: Tokeniser, after: Tokeniser) -> tuple[dict[int, list[i
     pieces = {label: numbers[label] for label in _texts(before)}
     composable = _texts(after)
     rows: dict[int, list[int]] = {}
-    kept = 0
+    same = 0
     for token, label in enumerate(_labels(after)):
         if label in numbers:
             rows[token] = [numbers[label]]
-            kept += 1
+            same += 1
         elif label in composable and (shorter := _composed(label, pieces)):
             rows[token] = shorter
-    return rows, TransferReport(after.vocab_size, kept, len(rows) - kept)
+    return rows, TransferReport(after.vocab_size, same, len(rows) - same)
 
 
 def _labels(tokeniser: Tokeniser) -> list[str]:
