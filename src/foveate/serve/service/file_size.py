@@ -29,7 +29,7 @@ def units(reads: str, content: bytes) -> float:
 
 
 def vectors(content: bytes) -> int:
-    """The vectors of an `.npy` file, at most the most that is read.
+    r"""The vectors of an `.npy` file, at most the most that is read.
 
     >>> vectors(b"\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (7, 3), }")
     7
