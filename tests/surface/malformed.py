@@ -79,6 +79,8 @@ SOUND = (
     _posted("/models/tags", inputs=["a b"], parameters={"aggregation_strategy": "simple", "ignore_labels": []}),
     _posted("/models/gaps", inputs="a [MASK]", parameters={"top_k": 2}),
     _posted("/predict", text=["CCO", "c1ccccc1"], run="solubility"),
+    _posted("/predict", text="n5", run="places"),
+    _posted("/explain", source="n360", run="places", hops=1),
     _posted("/speak", text="a", run="voice", format="flac"),
     _posted("/v1/audio/speech", model="voice", input="a", voice="b", response_format="opus", speed=1.0),
     _posted("/models/voice", inputs="a", parameters={}),

@@ -1,4 +1,6 @@
-"""Small runs that read recordings, pictures, vectors or molecules, or speak: trained for seconds, they know little."""
+"""Small runs that read recordings, pictures, vectors, molecules or graphs, or speak: trained for seconds, they know
+little.
+"""
 
 import io
 from pathlib import Path
@@ -49,6 +51,17 @@ def molecule_predictor(folder: Path) -> Path:
     return trained("molecule", folder / "table.csv", *small)
 
 
+def node_classifier(folder: Path) -> Path:
+    """A run over a ring of the nodes n1 to n399 of two classes, and the hub n0, which n1 to n320 see."""
+    noise = np.random.default_rng(0)
+    rows = [f"n{number}\t{('sea', 'land')[number % 2]}\t{noise.normal():.3f}\n" for number in range(400)]
+    (folder / "nodes.tsv").write_text("".join(["name\tlabel\theight\n", *rows]))
+    edges = [(number, number % 399 + 1) for number in range(1, 400)] + [(0, number) for number in range(1, 321)]
+    (folder / "edges.tsv").write_text("".join(f"n{one}\tn{other}\n" for one, other in edges))
+    small = ("--set", "model.num_heads=2", "--set", "model.head_dim=4", "--nodes", str(folder / "nodes.tsv"))
+    return trained("node", folder / "edges.tsv", *small, option="--edges")
+
+
 def vector_classifier(folder: Path) -> Path:
     """A run that labels sequences of vectors of 3 numbers."""
     noise = np.random.default_rng(0)
@@ -79,10 +92,10 @@ def recording_tagger(folder: Path) -> Path:
     return trained("tag", folder / "data.tsv")
 
 
-def trained(task: str, data: Path, *settings: str) -> Path:
+def trained(task: str, data: Path, *settings: str, option: str = "--data") -> Path:
     """A run in the folder of its data."""
     run = data.parent / "run"
-    said = call("train", task, "--data", data, "--out", run, *QUICK, *settings)
+    said = call("train", task, option, data, "--out", run, *QUICK, *settings)
     assert said.code == 0, said.err
     return run
 
@@ -122,6 +135,7 @@ def sense_runs(folder: Path) -> tuple[str, ...]:
         "captions": captioner,
         "voice": voice,
         "solubility": molecule_predictor,
+        "places": node_classifier,
         "steps": vector_tagger,
     }
     return tuple(f"{name}={run(_inside(folder, name))}" for name, run in runs.items())

@@ -87,6 +87,10 @@ class Served(ABC):
     """The most tokens that a request may ask for."""
     sample: tuple[str, Mapping[str, Any]] = ("This sentence is read when the service starts.", {})
     """A text and settings by which a model shows that it answers, and how fast."""
+    look: ClassVar[tuple[str, ...]] = LOOK
+    """The names of the settings that an explanation may have."""
+    smaller: ClassVar[str] = "Send a shorter text"
+    """The remedy for a map with too many weights."""
 
     def __init__(self, reader: Any) -> None:
         self.reader = reader
@@ -115,11 +119,11 @@ class Served(ABC):
         place of all, `page` adds the viewer's page. Raises UsageError for a map of more than 65,536 weights and for an
         attention that does not exist.
         """
-        require_settings(settings, LOOK)
+        require_settings(settings, self.look)
         trace, summary = self.traced(text, settings)
         number = trace.opening[0] if settings.get("site") is None else trace.index(settings["site"])
         site = trace.sites[number]
-        _require_cells(site.queries, site.keys)
+        self._require_cells(site.queries, site.keys)
         drawn = alignment(trace, site=settings.get("site"), head=settings.get("head"))
         drawn = drawn.words() if settings.get("words", True) else drawn.readable()
         head = trace.opening[1] if settings.get("site") is None else 0
@@ -156,7 +160,14 @@ class Served(ABC):
         """
         place = self.pattern.opening[0] if settings.get("site") is None else self.pattern.index(settings["site"])
         site = self.pattern.sites[place]
-        _require_cells(lengths.get(site.query, 1), lengths.get(site.key, 1))
+        self._require_cells(lengths.get(site.query, 1), lengths.get(site.key, 1))
+
+    def _require_cells(self, queries: int, keys: int) -> None:
+        if queries * keys > MOST_CELLS:
+            raise UsageError(
+                f"The map has {queries} × {keys} weights, and an answer has at most {MOST_CELLS:,}. {self.smaller}, or "
+                "draw it by `foveate look`."
+            )
 
     def summary(self, text: str) -> dict[str, Any]:
         """The answer to a text, as an explanation has it."""
@@ -216,14 +227,6 @@ def numbered(texts: Sequence[str], answer: Callable[[str], Result]) -> list[Resu
         except (DataError, UsageError) as error:
             raise type(error)(f"Text {number}: {error}" if len(texts) > 1 else str(error)) from error
     return results
-
-
-def _require_cells(queries: int, keys: int) -> None:
-    if queries * keys > MOST_CELLS:
-        raise UsageError(
-            f"The map has {queries} × {keys} weights, and an answer has at most {MOST_CELLS:,}. Send a shorter text, "
-            "or draw it by `foveate look`."
-        )
 
 
 def _weights(weights: list[list[float]], top: int | None) -> dict[str, Any]:

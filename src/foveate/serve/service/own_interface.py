@@ -50,6 +50,7 @@ class Explain(msgspec.Struct, forbid_unknown_fields=True):
     words: bool = True
     top: int | None = None
     page: bool = False
+    hops: int | None = None
 
 
 def routes(desk: Desk, keys: Keyring) -> list[Route]:
@@ -120,6 +121,7 @@ async def explained(desk: Desk, request: Request, query: Explain) -> dict[str, A
         words=query.words,
         top=query.top,
         page=query.page or None,
+        hops=query.hops,
     )
     reply = await desk.ask(request, card, [query.source], settings, kind="explain")
     result = dict(reply.values[0])

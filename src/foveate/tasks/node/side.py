@@ -21,6 +21,7 @@ from foveate.tasks.intake import Intake
 from foveate.tasks.labelling import KEYS
 from foveate.tasks.labelling_side import class_rows
 from foveate.tasks.node import TASK
+from foveate.tasks.node.served_node_classifier import ServedNodeClassifier
 from foveate.tasks.node.task import VALIDATED, NodeConfig, NodeTask
 from foveate.tasks.node.use import ClassifiedNode, NodeClassifier
 from foveate.tasks.option import require_used
@@ -88,6 +89,9 @@ class NodeSide(Side):
 
     def load(self, run: Path | str, *, precision: str = "float32", note: Note = say) -> NodeClassifier:
         return NodeClassifier.load(run, note=note)
+
+    def offered(self, model: NodeClassifier, folder: Path) -> ServedNodeClassifier:
+        return ServedNodeClassifier(model)
 
     def in_use(self, task: NodeTask) -> NodeClassifier:
         return NodeClassifier(task.model, task.graph, scale=task.config.data.scale)

@@ -142,7 +142,7 @@ class NodeClassifier(Looking):
         if len(nodes) > LARGEST:
             raise UsageError(
                 f"{counted(len(nodes), 'node')} are within reach of {text!r}, and at most {LARGEST} are drawn. Ask for "
-                "fewer hops, such as --hops 1, or look at another node."
+                "fewer hops, such as 1, or look at another node."
             )
         with record(self.model) as recording:
             self.model(self._batch)
