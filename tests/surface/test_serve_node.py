@@ -79,5 +79,6 @@ def test_a_map_with_too_many_weights_is_refused(tmp_path: Path) -> None:
     with ServiceProcess(f"star={run}", "--wait", "20") as service:
         answer = service.client.post("/explain", json={"source": "n5"})
         assert answer.status_code == 422
-        assert "270 × 270" in answer.json()["error"] and "Ask for fewer `hops`" in answer.json()["error"]
+        assert "270 × 270" in answer.json()["error"]
+        assert "Ask for fewer `hops`" in answer.json()["error"]
         assert service.client.post("/explain", json={"source": "n5", "hops": 1}).json()["rows"] == ["n5", "n0"]
