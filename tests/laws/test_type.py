@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from shape_checker import ENOUGH
+
 checked = jaxtyping.jaxtyped(typechecker=beartype.beartype)
 
 
@@ -53,6 +55,16 @@ def test_what_does_not_fit_is_refused_in_words(wrong: Callable[[], object]) -> N
     for _ in range(2):
         with pytest.raises(jaxtyping.TypeCheckError, match="Type-check error"):
             wrong()
+
+
+@pytest.mark.parametrize("test", range(2))
+def test_each_test_checks_a_hundred_calls_of_a_function(test: int) -> None:
+    for _ in range(ENOUGH):
+        with pytest.raises(jaxtyping.TypeCheckError):
+            product(x[:1], torch.ones(3))
+    assert product(x[:1], torch.ones(3)).shape == (3,)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        scaling(2)(x)
 
 
 def test_a_wrong_answer_is_refused_though_the_next_one_would_be_right() -> None:
