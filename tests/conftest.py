@@ -20,8 +20,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 torch.set_num_threads(1)
 if not torch.accelerator.is_available():
-    # For each kind of device that might appear later, torch's own function writes down the stack of every call and keeps
-    # it: a quarter of the time of the laws.
+    # For each kind of device that might appear later, torch's own function writes down the stack of every call, and
+    # keeps it: a quarter of the time of the laws.
     torch.manual_seed = torch.default_generator.manual_seed
 # A suite started in the background inherits an ignored SIGINT, and the tests of Ctrl-C would wait for nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
