@@ -283,6 +283,19 @@ def test_what_was_translated_can_be_kept_scored_again_and_reported(
     assert foveate("evaluate", *again).out == said.out
 
 
+@pytest.mark.parametrize("option", ["--save", "--report"])
+def test_a_file_that_is_read_is_not_written_over(foveate: Any, trained: Path, tmp_path: Path, option: str) -> None:
+    data, link = tmp_path / "pairs.tsv", tmp_path / "link.tsv"
+    data.write_text("ab\tba\n")
+    link.symlink_to(data)
+    for path in (data, link):
+        said = foveate("evaluate", trained, "--no-tune", "--source", data, option, path)
+        assert (said.code, data.read_text()) == (2, "ab\tba\n")
+        assert f"{option} would write over {path}" in said.err
+    said = foveate("look", trained, data, "--no-tune", "--out", data)
+    assert (said.code, data.read_text()) == (2, "ab\tba\n")
+
+
 def test_an_alignment_is_written_in_every_form(foveate: Any, trained: Path, tmp_path: Path) -> None:
     def look(name: str) -> bytes:
         said = foveate("look", trained, "abc", "--target", "cba", "--no-tune", "--out", tmp_path / name)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foveate.cli.overwriting import OUTPUTS
 from foveate.cli.program import build_parser
 from foveate.data.graph import Graph
 from foveate.data.graph_archive import write_graph
@@ -104,6 +105,8 @@ def values(action: argparse.Action, data: Path, out: Path) -> Iterator[list[str]
         yield from ([str(choice)] for choice in action.choices)
     elif action.metavar == "FILE":
         yield [str(data)]
+        if action.dest in OUTPUTS:
+            yield [f"{out}.html"]
     elif action.metavar == "A,B":
         yield ["0,1"]
         yield ["bleu"]

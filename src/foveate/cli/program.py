@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from foveate import __version__
+from foveate.cli.overwriting import require_apart
 from foveate.errors import FoveateError, SetupError
 from foveate.suggestion import did_you_mean
 from foveate.tasks import TASKS
@@ -63,6 +64,7 @@ def run(argv: Sequence[str]) -> int:
         return _unwritten("foveate", error)
     hush(getattr(arguments, "quiet", False))
     try:
+        require_apart(arguments)
         with _permission(getattr(arguments, "modules", ())):
             return int(module_of(arguments.command).run(arguments) or 0)
     except FoveateError as error:
