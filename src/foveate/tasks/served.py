@@ -143,8 +143,7 @@ class Served(ABC):
 
     def traced(self, text: str, settings: Mapping[str, Any]) -> tuple[Trace, dict[str, Any]]:
         """The trace of a text, and the answer to it in short."""
-        if settings.get("target") is not None:
-            raise UsageError(f"A target is for models that translate, and this one can {self.verb}. Leave it out.")
+        self.require_no_target(settings)
         self.require_small(settings, dict.fromkeys(self.pattern.tracks, self.tokens(text)))
         return self.reader.trace(text), self.summary(text)
 
@@ -153,6 +152,11 @@ class Served(ABC):
         """The trace of the sample: every text has its sites."""
         trace: Trace = self.reader.trace(self.sample[0])
         return trace
+
+    def require_no_target(self, settings: Mapping[str, Any]) -> None:
+        """Raises UsageError for a target where nothing is translated."""
+        if settings.get("target") is not None:
+            raise UsageError(f"A target is for models that translate, and this one can {self.verb}. Leave it out.")
 
     def require_small(self, settings: Mapping[str, Any], lengths: Mapping[str, int]) -> None:
         """Raises UsageError for a map that would have too many weights, before they are computed. `lengths` are the

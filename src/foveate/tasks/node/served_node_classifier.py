@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from foveate.errors import UsageError
 from foveate.inspect import Trace
 from foveate.tasks.node.use import ClassifiedNode, NodeClassifier
 from foveate.tasks.served import LOOK, Answered, Served, numbered, require_settings
@@ -35,8 +34,7 @@ class ServedNodeClassifier(Served):
 
     def traced(self, text: str, settings: Mapping[str, Any]) -> tuple[Trace, dict[str, Any]]:
         """The edges that the answer depends on, of all hops that the model looks, or of so many `hops`."""
-        if settings.get("target") is not None:
-            raise UsageError("A target is for models that translate. Leave it out.")
+        self.require_no_target(settings)
         return self.reader.trace(text, hops=settings.get("hops")), self.summary(text)
 
     def strange(self, text: str, settings: Mapping[str, Any]) -> list[str]:
