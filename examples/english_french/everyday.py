@@ -19,10 +19,10 @@ from typing import Any
 WORDS: dict[str, Any] = json.loads((Path(__file__).parent / "everyday.json").read_text("utf-8"))
 
 
-def sentences(most: int = 9000, seed: int = 1) -> list[tuple[str, str]]:
+def sentences(most: int = 15000, seed: int = 1) -> list[tuple[str, str]]:
     """The different pairs among `most` random ones by the grammar, then each phrase 20 times."""
     chance = random.Random(seed)
-    patterns = (_is, _does, _has, _where, _there_is, _goes, _counts, _mood)
+    patterns = (_is, _does, _has, _where, _there_is, _goes, _counts, _mood, _asks, _lacks, _did, _will, _hour)
     made: dict[tuple[str, str], None] = {}
     for _ in range(most):
         english, french = chance.choice(patterns)(chance)
@@ -110,6 +110,53 @@ def _mood(chance: random.Random) -> tuple[str, str]:
     return f"{who} {verb} {very}{mood}.", f"{qui} {verbe} {tres}{form}."
 
 
+def _asks(chance: random.Random) -> tuple[str, str]:
+    verb, forms = chance.choice(WORDS["verbs"])
+    what, quoi = _noun_phrase(chance, "nouns")
+    return f"do you {verb.split()[0].replace('_', ' ')} {what[0]}?", f"{forms.split()[1]}-vous {quoi} ?"
+
+
+def _lacks(chance: random.Random) -> tuple[str, str]:
+    (who, rest), (verb, forms) = chance.choice(WORDS["subjects"]), chance.choice(WORDS["verbs"])
+    qui, number = rest.rsplit(" ", 1)
+    what, quoi = _noun_phrase(chance, "nouns", articles=["the", "my", "your", "this"])
+    form = forms.split()[int(number)]
+    no = "n'" if _vowel(form) else "ne "
+    do = chance.choice(["does not", "doesn't"] if number == "2" else ["do not", "don't"])
+    return f"{who} {do} {verb.split()[0].replace('_', ' ')} {what[0]}.", f"{qui} {no}{form} pas {quoi}."
+
+
+def _did(chance: random.Random) -> tuple[str, str]:
+    (who, rest), (verb, verbe) = chance.choice(WORDS["subjects"]), chance.choice(WORDS["past"])
+    qui, number = rest.rsplit(" ", 1)
+    have = WORDS["verbs"][1][1].split()[int(number)]
+    what, quoi = _noun_phrase(chance, "nouns")
+    when, quand = chance.choice([("", ""), (" yesterday", " hier"), (" this morning", " ce matin")])
+    return f"{who} {verb} {what[0]}{when}.", _elided(f"{qui} {have} {verbe} {quoi}{quand}.")
+
+
+def _will(chance: random.Random) -> tuple[str, str]:
+    (who, rest), (verb, verbe) = chance.choice(WORDS["subjects"]), chance.choice(WORDS["infinitives"])
+    qui, number = rest.rsplit(" ", 1)
+    go, va = WORDS["going"][int(number)]
+    what, quoi = _noun_phrase(chance, "nouns")
+    return f"{who} {go} to {verb} {what[0]}.", f"{qui} {va} {verbe} {quoi}."
+
+
+def _hour(chance: random.Random) -> tuple[str, str]:
+    number, nombre = chance.choice([pair for pair in WORDS["numbers"] if pair[0] not in ("twelve", "twenty")])
+    return chance.choice(
+        [
+            (f"it is {number} o'clock.", f"il est {nombre} heures."),
+            (f"it is half past {number}.", f"il est {nombre} heures et demie."),
+            (f"the train leaves at {number} o'clock.", f"le train part à {nombre} heures."),
+            (f"we eat at {number} o'clock.", f"nous mangeons à {nombre} heures."),
+            (f"I am {number} years old.", f"j'ai {nombre} ans."),
+            (f"I have {number} brothers.", f"j'ai {nombre} frères."),
+        ]
+    )
+
+
 def _noun_phrase(chance: random.Random, nouns: str, articles: list[str] | None = None) -> tuple[tuple[str, str], str]:
     """((English, gender), French), such as (("the black cat", "m"), "le chat noir")."""
     english, rest = chance.choice(WORDS[nouns])
@@ -122,7 +169,7 @@ def _noun_phrase(chance: random.Random, nouns: str, articles: list[str] | None =
         adjective, *forms = _adjective(chance, "before" if place == "before" else "after")
         form = forms[gender == "f"]
         words, mots = f"{adjective} {english}", f"{form} {noun}" if place == "before" else f"{noun} {form}"
-    if article == "a" and words[0] in "aeiou" and not words.startswith("European"):
+    if article == "a" and words[0].lower() in "aeiou" and not words.startswith("European"):
         article = "an"
     return (f"{article} {words}", gender), f"{_article(article, gender, mots)}{mots}"
 

@@ -445,9 +445,14 @@ def test_links_of_another_folder_are_taken_over(part: Callable[[str], ModuleType
 
 def test_everyday_sentences_agree(part: Callable[[str], ModuleType]) -> None:
     made = dict(part("everyday").sentences())
-    assert len(made) > 7000
+    assert len(made) > 12000
     assert made["Good morning."] == "Bonjour."
-    assert made["There is a river in the green garden."] == "Il y a une rivière dans le jardin vert."
+    assert made["There is an open river in my city."] == "Il y a une rivière ouverte dans ma ville."
+    assert made["My mother doesn't see your red coat."] == "Ma mère ne voit pas votre manteau rouge."
+    assert made["Do you want an American bird?"] == "Voulez-vous un oiseau américain ?"
+    unelided = re.compile(r"(?<!-)\b(?:je|le|la|ne|de) [aeiouéêèœ]", re.IGNORECASE)
+    assert [french for french in made.values() if unelided.search(french)] == []
+    assert [french for french in made.values() if re.search(r"\S[?!]", french)] == []
 
 
 def test_words_that_must_align_are_found_where_they_stand_once(part: Callable[[str], ModuleType]) -> None:
