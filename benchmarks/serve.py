@@ -128,6 +128,11 @@ def _wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
     raise SystemExit(f"The server at {address} does not answer.")
 
 
+def read(file: Path | None) -> list[str]:
+    """The lines of a file, or verses."""
+    return file.read_text(encoding="utf-8").splitlines() if file else flight.verses()
+
+
 def capacity(arguments: argparse.Namespace) -> float:
     """Sentences in a second in batches of 32, without a server, by the clock."""
     import torch
@@ -136,7 +141,7 @@ def capacity(arguments: argparse.Namespace) -> float:
 
     torch.set_num_threads(1)
     translator = Translator.load(arguments.run)
-    chosen = random.Random(0).sample(flight.verses(), arguments.closed)
+    chosen = random.Random(0).sample(read(arguments.texts), arguments.closed)
     translator.translate(chosen[: flight.BATCH])
     started = time.perf_counter()
     for first in range(0, len(chosen), flight.BATCH):
@@ -171,7 +176,7 @@ def _quantile(delays: list[float], share: int) -> float | None:
 
 def measured(arguments: argparse.Namespace, most: float) -> list[dict[str, Any]]:
     """All servers under all loads, each time fresh: some go on with what nobody waits for any more."""
-    texts, results = flight.verses(), list[dict[str, Any]]()
+    texts, results = read(arguments.texts), list[dict[str, Any]]()
     for server in arguments.servers:
         for load, seconds in arguments.loads:
             arrivals = flight.poisson(texts, load * most, seconds, arguments.seed)
@@ -236,6 +241,7 @@ def main() -> None:
     )
     parser.add_argument("--wait", type=float, default=0.6, help="seconds of `foveate serve --wait`")
     parser.add_argument("--closed", type=int, default=320, help="sentences that measure the capacity")
+    parser.add_argument("--texts", type=Path, metavar="FILE", help="lines to send in place of verses")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--server", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
