@@ -188,6 +188,25 @@ def test_parts_of_another_number_are_refused_before_work(answer: Answer, tmp_pat
         assert (said.code, "has parts of " in said.err) == (3, True), said.err
 
 
+def test_an_ensemble_answers_a_corpus(
+    whole: bytes, answer: Answer, foveate: Any, trained: Path, run: Path, tmp_path: Path
+) -> None:
+    """With itself, a model writes what it writes alone. Models are known by their content, not by their names."""
+    output = tmp_path / "out.txt"
+    answer(output, "--ensemble", str(run), "--part", "1/2")
+    renamed = run.rename(tmp_path / "renamed")
+    for other in ((), ("--ensemble", str(renamed), "--ensemble", str(renamed))):
+        said = answer(output, *other, "--part", "2/2")
+        assert (said.code, "other model" in said.err) == (3, True), said.err
+    for place in ("--part=2/2", "--merge"):
+        said = answer(output, "--ensemble", str(renamed), place)
+        assert said.code == 0, said.err
+    texts = [line.split("\t")[2] for line in output.read_text().splitlines()]
+    assert texts == [line.split("\t")[2] for line in whole.decode().splitlines()]
+    said = foveate("translate", trained, "--ensemble", "en-fr", "abc", "--no-tune")
+    assert (said.code, "Translator 2 of the ensemble has another source tokeniser" in said.err) == (2, True), said.err
+
+
 @pytest.mark.parametrize("part", ["1/2", "2/2"])
 def test_parts_of_other_inputs_models_and_options_are_refused_before_work(
     part: str, answer: Answer, texts: Path, run: Path, tmp_path: Path

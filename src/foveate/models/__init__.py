@@ -5,6 +5,7 @@ from foveate.models.bert import BERT, BERTConfig
 from foveate.models.captioner import AnyGazeConfig, Captioner, CaptionerConfig
 from foveate.models.classifier import Classifier, ClassifierConfig
 from foveate.models.convolution import PictureCNNConfig, ResNetConfig
+from foveate.models.ensemble import Ensemble
 from foveate.models.fixed_context import FixedContext, FixedContextConfig
 from foveate.models.gaze import GazeConfig, GazeDecoder
 from foveate.models.gpt import GPT, GPTConfig
@@ -38,6 +39,7 @@ __all__ = [
     "CaptionerConfig",
     "Classifier",
     "ClassifierConfig",
+    "Ensemble",
     "FixedContext",
     "FixedContextConfig",
     "GPTConfig",

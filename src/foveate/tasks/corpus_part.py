@@ -41,7 +41,9 @@ FORMAT = "foveate part 1"
 WEIGHTS = "model.safetensors"
 CHANGING = {"best.json", "metrics.jsonl"}
 """Files of a run's folder that do not change its answers."""
-APART = {"command", "run", "inputs", "input", "output", "part", "merge", "threads", "no_tune", "quiet", "debug"}
+MODELS = {"run", "ensemble"}
+"""Arguments that name models, whose digests count in place of their names."""
+APART = {"command", "inputs", "input", "output", "part", "merge", "threads", "no_tune", "quiet", "debug"}
 """Arguments that do not change an answer."""
 DRAWINGS = ("align", "look")
 
@@ -55,18 +57,19 @@ class Job:
     input: str
     """SHA-256 of the file."""
     model: str
-    """SHA-256 of the model's files."""
+    """SHA-256 of the model's files; of several models, joined by a plus sign."""
     settings: str
     """The options of the command line that change answers."""
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "Job":
-        settings = {name: value for name, value in vars(arguments).items() if name not in APART}
+        settings = {name: value for name, value in vars(arguments).items() if name not in APART | MODELS}
+        runs = [arguments.run, *getattr(arguments, "ensemble", ())]
         return cls(
             version=__version__,
             command=arguments.command,
             input=_input_digest(arguments.input),
-            model=model_digest(run_folder(arguments.run)),
+            model="+".join(model_digest(run_folder(run)) for run in runs),
             settings=json.dumps(settings, sort_keys=True),
         )
 

@@ -32,7 +32,7 @@ from foveate.tasks.served import Served
 from foveate.tasks.sight import ReadingSight, Sight
 from foveate.tasks.stranger import Strangers
 from foveate.train import TrainConfig
-from foveate.voice import say
+from foveate.voice import say, watched
 
 Figures = Mapping[str, float]
 """The measurements of `validate` on a text that was not trained on."""
@@ -250,7 +250,7 @@ class Side(ABC):
         reasons: list[UsageError] = []
 
         def answers() -> Iterator[Answer]:
-            for text in texts:
+            for text in watched(texts, "texts"):
                 try:
                     answer: Answer = model.answer(text)
                 except UsageError as error:

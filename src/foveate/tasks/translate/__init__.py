@@ -17,6 +17,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="the engine that decodes; auto: the fastest exact one; ctranslate2-int8: fastest, with rounded weights",
     )
     parser.add_argument(
+        "--ensemble",
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="decode with this run, too: each token is chosen by the mean of the probabilities; may be repeated",
+    )
+    parser.add_argument(
         "--split",
         action=argparse.BooleanOptionalAction,
         help="translate each sentence of a line by itself; the default for models trained on single sentences, except "

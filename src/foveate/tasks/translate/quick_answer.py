@@ -30,7 +30,7 @@ def answer(arguments: argparse.Namespace) -> bool:
 
     If torch is not installed, the amount has no limit, and rounding may decide between two hypotheses.
     """
-    if arguments.modules or arguments.precision != "float32" or arguments.engine != "auto":
+    if arguments.modules or arguments.ensemble or arguments.precision != "float32" or arguments.engine != "auto":
         return False
     require_consistent(arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(arguments.threads or 1))  # numpy reads it when it is imported

@@ -142,9 +142,12 @@ class TranslateSide(Side):
 
     def answering(self, arguments: argparse.Namespace) -> TranslationAnswering:
         require_consistent(arguments)
-        translator = Translator.load(arguments.run, precision=arguments.precision, engine=arguments.engine, note=say)
-        translator = self.asked(translator, arguments)
-        return TranslationAnswering(translator, arguments)
+        runs = [arguments.run, *arguments.ensemble]
+        translators = [
+            Translator.load(run, precision=arguments.precision, engine=arguments.engine, note=say) for run in runs
+        ]
+        translator = Translator.ensemble(translators) if arguments.ensemble else translators[0]
+        return TranslationAnswering(self.asked(translator, arguments), arguments)
 
     def asked(self, model: Translator, arguments: argparse.Namespace) -> Translator:
         """The translator with the language that the command names."""

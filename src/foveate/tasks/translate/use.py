@@ -28,7 +28,7 @@ from foveate.inspect.rerun import Rerun
 from foveate.inspect.trace import Observation, Pedigree
 from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.value import observed
-from foveate.models import Seq2Seq, Transformer
+from foveate.models import Ensemble, Seq2Seq, Transformer
 from foveate.models.hugging_face_folder import CONFIG, read_folder, setting
 from foveate.models.marian import from_marian
 from foveate.models.renumbering import renumbered
@@ -117,13 +117,47 @@ class Translator(Looking):
         set_precision(model, precision)
         return cls(model, source, target, config, engine=engine)._of(folder)
 
+    @classmethod
+    def ensemble(cls, translators: Sequence["Translator"]) -> "Translator":
+        """One translator of several, which chooses each token by the mean of their probabilities (`Ensemble`).
+
+        An alignment is the mean of theirs, by the head of the first, which also sets decoding. Weights are shared. The
+        ensemble itself has no trace: each translator has one, also of the ensemble's words (`trace(text, target)`).
+
+        Raises UsageError for less than two, for tokenisers that differ, and for another engine than our own.
+        """
+        if not translators:
+            raise UsageError("An ensemble needs two models or more, and has 0.")
+        first = translators[0]
+        for number, other in enumerate(translators[1:], start=2):
+            for side in ("source_tokeniser", "target_tokeniser"):
+                if getattr(other, side).digest() != getattr(first, side).digest():
+                    raise UsageError(
+                        f"Translator {number} of the ensemble has another {side.replace('_', ' ')} than the first, so "
+                        "that their tokens differ. Train it from the same text with another seed, or with "
+                        "initialise_from."
+                    )
+        for each in translators:
+            if each.engine.name not in ("auto", "own"):
+                raise UsageError(f"An ensemble decodes with our own engine. Leave out the engine {each.engine.name}.")
+        model = Ensemble([each.model for each in translators])
+        return cls(model, first.source_tokeniser, first.target_tokeniser, first.config, head=first.head)
+
     @property
     def attends(self) -> bool:
-        """Whether the model has cross-attention."""
-        return any(
-            getattr(module, "kind", "") == "cross" and not name.startswith("encoder.")
-            for name, module in self.model.named_modules()
+        """Whether the model has cross-attention, and each model of an ensemble."""
+        return all(
+            any(
+                getattr(module, "kind", "") == "cross" and not name.startswith("encoder.")
+                for name, module in model.named_modules()
+            )
+            for model in self.models
         )
+
+    @property
+    def models(self) -> list[Seq2Seq]:
+        """The model, or those of an ensemble."""
+        return list(self.model.members) if isinstance(self.model, Ensemble) else [self.model]  # type: ignore[arg-type]
 
     def forced(self, source: str, target: str) -> Translation:
         """A given translation as if the model had made it, with the model's probability of it.
@@ -246,9 +280,8 @@ class Translator(Looking):
         for each in translations:
             translation = self.translate(each) if isinstance(each, str) else each
             batch, columns, rows = _reread(self, translation)
-            with record(self.model) as recording:
-                self.model(*batch)
-            (weights,) = choose(crossings(recording, (len(rows), len(columns))), head).float().numpy()
+            maps = [_crossing(model, batch, (len(rows), len(columns)), head) for model in self.models]
+            weights = torch.stack(maps).mean(0).numpy()
             if head.when == "consuming":
                 rows, weights = rows[:-1], weights[1:]
             alignments.append(Alignment.of(columns, rows, weights))
@@ -260,6 +293,7 @@ class Translator(Looking):
         A word of the source is removed, or each of its pieces becomes the unknown token. Raises UsageError for an
         empty text, DataError as `translate` does.
         """
+        _require_alone(self)
         best = self.translate(translation) if isinstance(translation, str) else translation
         if not best.hypotheses:
             raise UsageError("The text is empty: there is nothing to look at.")
@@ -299,6 +333,7 @@ def trace_of(
     Tracks: `source`; `read`, what the decoder had seen (it attends to itself there); `target`, what it wrote next
     (from there it attends across). Raises UsageError for an empty text and for a model without attention.
     """
+    _require_alone(translator)
     if not translation.hypotheses:
         raise UsageError("The text is empty: there is nothing to look at.")
     batch, read, written = _reread(translator, translation)
@@ -318,6 +353,22 @@ def trace_of(
             "translate` with --set model=bahdanau or --set model=transformer trains one that attends."
         )
     return trace
+
+
+def _require_alone(translator: Translator) -> None:
+    """Raises UsageError for an ensemble."""
+    if isinstance(translator.model, Ensemble):
+        raise UsageError(
+            f"An ensemble of {len(translator.models)} models has no attention of its own. Look at one of them; with "
+            "--target, or `trace(text, target)`, at the words of the ensemble."
+        )
+
+
+def _crossing(model: Seq2Seq, batch: tuple[Batch, Batch], shape: tuple[int, int], head: Head) -> torch.Tensor:
+    """The weights (target, source) of a head in a teacher-forced pass over one pair."""
+    with record(model) as recording:
+        model(*batch)
+    return choose(crossings(recording, shape), head)[0].float()
 
 
 def _reread(translator: Translator, translation: Translation) -> tuple[tuple[Batch, Batch], list[str], list[str]]:
