@@ -82,6 +82,7 @@ def test_lines_of_standard_input_are_read_once(foveate: Any, torches: list[bool]
 def test_what_needs_torch_gets_it(foveate: Any, torches: list[bool]) -> None:
     commands = (
         ("en-fr", "Yes.", "--precision", "bfloat16"),
+        ("en-fr", "Yes.", "--ensemble", "en-fr"),
         ("en-fr", "Yes.", "--set", "kind=sample"),
         ("en-fr", "Yes.", "--set", "beam=0"),
         ("en-fr", "Yes.", "--align", "--layer", "9"),
