@@ -7,7 +7,7 @@ extern "C" {
 
 int64_t panel_width() { return PANEL; }
 
-// to [rows, outputs] = W x + b. `room` takes rows · (inputs rounded up to fours, and a float).
+// to [rows, outputs] = W x + b. `room` is that of `multiply_int8`.
 void product(const Product* product, const float* x, int64_t rows, float* to, uint16_t* room, int64_t threads) {
     multiply_int8(*product, x, rows, to, false, NONE, threads, room);
 }

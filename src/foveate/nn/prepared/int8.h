@@ -102,7 +102,76 @@ static inline void integers(
     std::memcpy(to, sums, sizeof sums);
 }
 
-// to = activation(W x + b), or to += W x + b. `room` takes rows · (inputs rounded up to fours, and a float).
+// The outputs of a panel from sums of whole numbers: of `rows` rows, with the scales of their activations.
+static inline void finish_integers(
+    const Product& product, VecInt (*whole)[VECTORS], int64_t rows, const float* scales, int64_t column, float* to, bool add,
+    int64_t activation
+) {
+    Vec sums[16][VECTORS];
+    for (int64_t m = 0; m < rows; m++)
+        for (int64_t j = 0; j < VECTORS; j++) {
+            VecInt surplus;
+            std::memcpy(&surplus, product.sums + column + j * LANES, sizeof surplus);
+            sums[m][j] = __builtin_convertvector(whole[m][j] - surplus * SHIFT, Vec) *
+                         (load(product.scales + column + j * LANES) * scales[m]);
+        }
+    const float* bias = product.bias ? product.bias + column : nullptr;
+    int64_t count = std::min(PANEL, product.outputs - column);
+    finish(sums, rows, bias, to + column, product.outputs, count, add, activation);
+}
+
+#if defined(TILES) && defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+#define INT8_TILES
+constexpr int64_t TILED = 16;  // rows from which tiles are faster than vectors
+
+// The same integers on tiles. There is memory for a multiple of 16 rows of values; what stands in those beyond `rows` does
+// not matter.
+static void multiply_int8_by_tiles(
+    const Product& product, const uint8_t* values, const float* scales, int64_t rows, float* to, bool add, int64_t activation,
+    int64_t threads
+) {
+    int64_t inputs = product.inputs, panels = (product.outputs + PANEL - 1) / PANEL;
+    int64_t tasks = threads > 1 ? std::min(panels, 4 * threads) : 1;
+    parallel(tasks, threads, [=, &product](int64_t task) {
+        TileRegisters registers;
+        alignas(64) VecInt whole[16][VECTORS];
+        for (int64_t number = panels * task / tasks; number < panels * (task + 1) / tasks; number++) {
+            const int8_t* panel = (const int8_t*)product.weight + number * inputs * PANEL;
+            for (int64_t row = 0; row < rows; row += 16) {
+                _tile_zero(0);
+                _tile_zero(1);
+                _tile_zero(2);
+                _tile_zero(3);
+                tiles_read();
+                for (int64_t k = 0; k < inputs; k += 64) {
+                    const int8_t* weights = panel + k * PANEL;
+                    const char* ahead = (const char*)weights + AHEAD;
+                    if (!row)
+                        for (int64_t line = 0; line < 16; line++) ask<VECTORS>(ahead);
+                    _tile_loadd(4, values + row * inputs + k, inputs);
+                    _tile_loadd(5, weights, FOUR * PANEL);
+                    _tile_dpbusd(0, 4, 5);
+                    _tile_loadd(6, weights + 64, FOUR * PANEL);
+                    _tile_dpbusd(1, 4, 6);
+                    _tile_loadd(5, weights + 128, FOUR * PANEL);
+                    _tile_dpbusd(2, 4, 5);
+                    _tile_loadd(6, weights + 192, FOUR * PANEL);
+                    _tile_dpbusd(3, 4, 6);
+                }
+                _tile_stored(0, &whole[0][0], 4 * PANEL);
+                _tile_stored(1, &whole[0][1], 4 * PANEL);
+                _tile_stored(2, &whole[0][2], 4 * PANEL);
+                _tile_stored(3, &whole[0][3], 4 * PANEL);
+                finish_integers(product, whole, std::min<int64_t>(16, rows - row), scales + row, number * PANEL,
+                                to + row * product.outputs, add, activation);
+            }
+        }
+    });
+}
+#endif
+
+// to = activation(W x + b), or to += W x + b. `room` takes, of rows up to a multiple of 16, the inputs rounded up to fours and
+// a float of each.
 static void multiply_int8(
     const Product& product, const float* x, int64_t rows, float* to, bool add, int64_t activation, int64_t threads,
     uint16_t* room
@@ -115,9 +184,13 @@ static void multiply_int8(
         for (int64_t row = part * ROWS; row < std::min(rows, (part + 1) * ROWS); row++)
             quantise(x + row * inputs, inputs, values + row * padded, scales + row);
     });
+#ifdef INT8_TILES
+    if (rows >= TILED && inputs % 64 == 0 && has_tiles())
+        return multiply_int8_by_tiles(product, values, scales, rows, to, add, activation, threads);
+#endif
     parallel((outputs + PANEL - 1) / PANEL, threads, [=, &product](int64_t number) {
         const int8_t* panel = (const int8_t*)product.weight + number * padded * PANEL;
-        int64_t column = number * PANEL, count = std::min(PANEL, outputs - column);
+        int64_t column = number * PANEL;
         for (int64_t part = 0; part < tiles; part++) {
             int64_t row = rows * part / tiles, here = rows * (part + 1) / tiles - row;
             const uint8_t* from = values + row * padded;
@@ -127,16 +200,7 @@ static void multiply_int8(
             with_constants(here, ahead.lines, [&](auto m, auto lines) {
                 integers<m, lines>(from, padded, panel, ahead.from, whole);
             });
-            Vec sums[ROWS][VECTORS];
-            for (int64_t m = 0; m < here; m++)
-                for (int64_t j = 0; j < VECTORS; j++) {
-                    VecInt surplus;
-                    std::memcpy(&surplus, product.sums + column + j * LANES, sizeof surplus);
-                    sums[m][j] = __builtin_convertvector(whole[m][j] - surplus * SHIFT, Vec) *
-                                 (load(product.scales + column + j * LANES) * scales[row + m]);
-                }
-            const float* bias = product.bias ? product.bias + column : nullptr;
-            finish(sums, here, bias, to + row * outputs + column, outputs, count, add, activation);
+            finish_integers(product, whole, here, scales + row, column, to + row * outputs, add, activation);
         }
     });
 }

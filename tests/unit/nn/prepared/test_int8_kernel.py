@@ -15,6 +15,10 @@ from foveate.nn.int8 import Int8Product, defined_product
 
 INSTRUCTIONS = {
     "this processor": ((), ("-march=native", "-mprefer-vector-width=512")),
+    "AVX-512 without tiles": (
+        ("avx512f", "avx512_vnni"),
+        ("-march=native", "-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16", "-mprefer-vector-width=512"),
+    ),
     "AVX2": (("avx2", "fma"), ("-march=haswell",)),
     "AVX-VNNI": (("avx2", "fma", "avx_vnni"), ("-march=haswell", "-mavxvnni")),
     "plain": (("sse2",), ("-march=x86-64",)),
@@ -47,9 +51,13 @@ def _instructions(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_instructions")
-@settings(max_examples=40)
+@settings(max_examples=80)
 @given(
-    sizes=st.tuples(st.integers(1, 14), st.integers(1, 70) | st.integers(1030, 1100), st.integers(1, 140)),
+    sizes=st.tuples(
+        st.integers(1, 14) | st.integers(15, 50),
+        st.integers(1, 70) | st.integers(1030, 1100) | st.sampled_from([64, 128, 320]),  # whole tiles
+        st.integers(1, 140),
+    ),
     fills=st.tuples(st.sampled_from(sorted(FILLS)), st.sampled_from(sorted(FILLS))),
     seed=st.integers(0, 1000),
 )
@@ -65,15 +73,16 @@ def test_every_processor_computes_the_integers_of_a_plain_sum(
 
 
 @pytest.mark.usefixtures("_instructions")
-@pytest.mark.parametrize("inputs", [5, 64, 1100])
+@pytest.mark.parametrize("inputs", [5, 64, 256, 1100])
 def test_a_product_is_its_definition_for_each_row_alone(inputs: int) -> None:
     torch.manual_seed(0)
-    x = torch.randn(13, inputs) * torch.logspace(-6, 6, 13)[:, None]
+    x = torch.randn(37, inputs) * torch.logspace(-6, 6, 37)[:, None]  # more rows than two tiles have
     x[3], x[4, inputs - 1], x[5, 0] = 0.0, torch.nan, torch.inf
     product = Int8Product(torch.randn(70, inputs), torch.randn(70))
     y, expected = product(x), defined_product(x, product.quantised, product.bias)
     torch.testing.assert_close(y, expected, rtol=1e-6, atol=1e-6, equal_nan=True)
     assert y[4:6].isnan().all()
     assert torch.equal(y[3], product.bias)
-    assert torch.equal(product(x[7:8]), y[7:8])
+    for row in (7, 16, 36):
+        assert torch.equal(product(x[row : row + 1]), y[row : row + 1])
     assert float((y[9] - linear(x[9:10], product.quantised.weight(), product.bias)).abs().max()) < 0.02 * x[9].norm()
