@@ -128,9 +128,10 @@ def _wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
     raise SystemExit(f"The server at {address} does not answer.")
 
 
-def read(file: Path | None) -> list[str]:
-    """The lines of a file, or verses."""
-    return file.read_text(encoding="utf-8").splitlines() if file else flight.verses()
+def texts_of(file: Path | None) -> list[str]:
+    """The lines of a file that are not empty, or verses."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file else flight.verses()
+    return [line for line in lines if line.strip()]
 
 
 def capacity(arguments: argparse.Namespace) -> float:
@@ -141,7 +142,8 @@ def capacity(arguments: argparse.Namespace) -> float:
 
     torch.set_num_threads(1)
     translator = Translator.load(arguments.run)
-    chosen = random.Random(0).sample(read(arguments.texts), arguments.closed)
+    texts = texts_of(arguments.texts)
+    chosen = random.Random(0).sample(texts, min(len(texts), arguments.closed))
     translator.translate(chosen[: flight.BATCH])
     started = time.perf_counter()
     for first in range(0, len(chosen), flight.BATCH):
@@ -176,7 +178,7 @@ def _quantile(delays: list[float], share: int) -> float | None:
 
 def measured(arguments: argparse.Namespace, most: float) -> list[dict[str, Any]]:
     """All servers under all loads, each time fresh: some go on with what nobody waits for any more."""
-    texts, results = read(arguments.texts), list[dict[str, Any]]()
+    texts, results = texts_of(arguments.texts), list[dict[str, Any]]()
     for server in arguments.servers:
         for load, seconds in arguments.loads:
             arrivals = flight.poisson(texts, load * most, seconds, arguments.seed)

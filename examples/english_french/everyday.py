@@ -3,7 +3,8 @@ project.
 
 Verses, manuals and menus have few sentences such as "the black cat sleeps on the chair". The grammar includes articles,
 agreement, elision and the position of adjectives. Its sentences are additional training data and are not used for
-tests. The words are in `everyday.json`: nouns with their gender, adjectives in both genders, verbs in five persons.
+tests. It has statements, questions and negations, the past, plans, hours and numbers. The words are in `everyday.json`:
+nouns with their gender, adjectives in both genders, verbs in five persons, participles and infinitives.
 
     >>> sentences(most=2000)[-1]
     ('Thank you very much.', 'Merci beaucoup.')
@@ -22,7 +23,7 @@ WORDS: dict[str, Any] = json.loads((Path(__file__).parent / "everyday.json").rea
 def sentences(most: int = 15000, seed: int = 1) -> list[tuple[str, str]]:
     """The different pairs among `most` random ones by the grammar, then each phrase 20 times."""
     chance = random.Random(seed)
-    patterns = (_is, _does, _has, _where, _there_is, _goes, _counts, _mood, _asks, _lacks, _did, _will, _hour)
+    patterns = (_is, _does, _has, _where, _there_is, _goes, _counts, _mood, _asks, _lacks, _did, _will, _hour, _feels)
     made: dict[tuple[str, str], None] = {}
     for _ in range(most):
         english, french = chance.choice(patterns)(chance)
@@ -49,11 +50,12 @@ def _does(chance: random.Random) -> tuple[str, str]:
 def _has(chance: random.Random) -> tuple[str, str]:
     (who, rest), (verb, forms) = chance.choice(WORDS["subjects"]), chance.choice(WORDS["verbs"])
     qui, number = rest.rsplit(" ", 1)
-    base, third = (word.replace("_", " ") for word in verb.split())
+    base, third = verb.split()
+    does = third if number == "2" else base
+    if base == "look_for":
+        does = WORDS["going"][int(number)][0].replace("going", "looking for")
     what, quoi = _noun_phrase(chance, "nouns")
-    return f"{who} {third if number == '2' else base} {what[0]}.", _elided(
-        f"{qui} {forms.split()[int(number)]} {quoi}."
-    )
+    return f"{who} {does} {what[0]}.", _elided(f"{qui} {forms.split()[int(number)]} {quoi}.")
 
 
 def _where(chance: random.Random) -> tuple[str, str]:
@@ -88,8 +90,8 @@ def _counts(chance: random.Random) -> tuple[str, str]:
     qui, person = rest.rsplit(" ", 1)
     have = verb.split()[person == "2"]
     if chance.random() < 0.5:
-        return f"there are {number} {colour} {_plural(what)} here.", f"il y a {nombre} {quoi} {couleur} ici."
-    return f"{who} {have} {number} {_plural(what)}.", _elided(f"{qui} {verbs.split()[int(person)]} {nombre} {quoi}.")
+        return f"there are {number} {colour} {_english_plural(what)} here.", f"il y a {nombre} {quoi} {couleur} ici."
+    return f"{who} {have} {number} {_english_plural(what)}.", _elided(f"{qui} {verbs.split()[int(person)]} {nombre} {quoi}.")
 
 
 def _mood(chance: random.Random) -> tuple[str, str]:
@@ -113,7 +115,9 @@ def _mood(chance: random.Random) -> tuple[str, str]:
 def _asks(chance: random.Random) -> tuple[str, str]:
     verb, forms = chance.choice(WORDS["verbs"])
     what, quoi = _noun_phrase(chance, "nouns")
-    return f"do you {verb.split()[0].replace('_', ' ')} {what[0]}?", f"{forms.split()[1]}-vous {quoi} ?"
+    base = verb.split()[0]
+    ask = "are you looking for" if base == "look_for" else f"do you {base}"
+    return f"{ask} {what[0]}?", f"{forms.split()[1]}-vous {quoi} ?"
 
 
 def _lacks(chance: random.Random) -> tuple[str, str]:
@@ -157,6 +161,16 @@ def _hour(chance: random.Random) -> tuple[str, str]:
     )
 
 
+def _feels(chance: random.Random) -> tuple[str, str]:
+    (who, rest), (feeling, noun) = chance.choice(WORDS["subjects"]), chance.choice(WORDS["feelings"])
+    qui, number = rest.rsplit(" ", 1)
+    be = WORDS["going"][int(number)][0].removesuffix(" going")
+    have = WORDS["verbs"][1][1].split()[int(number)]
+    if chance.random() < 0.3:
+        return f"{who} {be} not {feeling}.", f"{qui} n'{have} pas {noun}."
+    return f"{who} {be} {feeling}.", _elided(f"{qui} {have} {noun}.")
+
+
 def _noun_phrase(chance: random.Random, nouns: str, articles: list[str] | None = None) -> tuple[tuple[str, str], str]:
     """((English, gender), French), such as (("the black cat", "m"), "le chat noir")."""
     english, rest = chance.choice(WORDS[nouns])
@@ -169,6 +183,8 @@ def _noun_phrase(chance: random.Random, nouns: str, articles: list[str] | None =
         adjective, *forms = _adjective(chance, "before" if place == "before" else "after")
         form = forms[gender == "f"]
         words, mots = f"{adjective} {english}", f"{form} {noun}" if place == "before" else f"{noun} {form}"
+    if article == "a" and words.startswith("other "):
+        return (f"an{words}", gender), f"{_article(article, gender, mots)}{mots}"
     if article == "a" and words[0].lower() in "aeiou" and not words.startswith("European"):
         article = "an"
     return (f"{article} {words}", gender), f"{_article(article, gender, mots)}{mots}"
@@ -200,6 +216,10 @@ def _plural(word: str) -> str:
     if word.endswith(("s", "x", "z")):
         return word
     return word + "s"
+
+
+def _english_plural(word: str) -> str:
+    return WORDS["english_plurals"].get(word, word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s"))
 
 
 def _elided(french: str) -> str:

@@ -203,8 +203,27 @@ def test_an_ensemble_answers_a_corpus(
         assert said.code == 0, said.err
     texts = [line.split("\t")[2] for line in output.read_text().splitlines()]
     assert texts == [line.split("\t")[2] for line in whole.decode().splitlines()]
-    said = foveate("translate", trained, "--ensemble", "en-fr", "abc", "--no-tune")
-    assert (said.code, "Translator 2 of the ensemble has another source tokeniser" in said.err) == (2, True), said.err
+
+
+def test_a_refused_ensemble_leaves_nothing_behind(answer: Answer, foveate: Any, trained: Path, tmp_path: Path) -> None:
+    said = answer(tmp_path / "out.txt", "--ensemble", "en-fr")
+    assert (said.code, "has another source tokeniser than the first" in said.err) == (2, True), said.err
+    said = answer(tmp_path / "out.txt", "--ensemble", str(trained))
+    assert said.code == 0, said.err
+    said = foveate("translate", trained, "--ensemble", trained, "abc", "--engine", "onnx", "--no-tune")
+    assert (said.code, "--ensemble decodes with our own engine. Leave out --engine onnx." in said.err) == (2, True)
+
+
+def test_runs_with_other_seeds_and_one_validation_file_are_an_ensemble(
+    foveate: Any, recipe: tuple[str, ...], corpus: Path, tmp_path: Path
+) -> None:
+    validation = ("--valid-source", str(corpus / "source.txt"), "--valid-target", str(corpus / "target.txt"))
+    for seed in ("1", "2"):
+        options = ("--set", f"seed={seed}", "--set", "train.steps=2", "--out", tmp_path / seed)
+        said = foveate(*recipe, *validation, *options)
+        assert said.code == 0, said.err
+    said = foveate("translate", tmp_path / "1", "--ensemble", tmp_path / "2", "abc", "--no-tune")
+    assert said.code == 0, said.err
 
 
 @pytest.mark.parametrize("part", ["1/2", "2/2"])
@@ -239,8 +258,11 @@ def test_a_part_begun_with_another_input_is_refused(answer: Answer, texts: Path,
     answer(tmp_path / "other.txt", "--part", "1/1")
     job = json.loads((tmp_path / "other.txt.parts" / "1-of-1.json").read_text())["job"]
     (work / "job.json").write_text(json.dumps({**job, "input": "0" * 64}))
+    (work / "0.txt").write_text("")
     said = answer(tmp_path / "out.txt")
     assert (said.code, "another job (other input)" in said.err) == (3, True), said.err
+    (work / "0.txt").unlink()  # of nothing, another job may begin
+    assert answer(tmp_path / "out.txt").code == 0
 
 
 def test_a_damaged_part_is_named(answer: Answer, tmp_path: Path) -> None:

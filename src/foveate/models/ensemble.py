@@ -20,9 +20,9 @@ class Ensemble(Seq2Seq[States]):
     """p(y_t | y_<t, x) = 1/n Σ_i p_i(y_t | y_<t, x)
 
     Members may differ in everything but their vocabularies; each keeps its own state. Logits are the logarithms of the
-    mean. Raises UsageError for less than two members.
+    mean. Raises UsageError for fewer than two members.
 
-    Reference: Sutskever et al. 2014, section 3.4; Luong et al. 2015, section 4.
+    Reference: Sutskever et al. 2014, section 3.6; Luong et al. 2015, section 4.
     """
 
     def __init__(self, members: Sequence[Seq2Seq[Any]]) -> None:

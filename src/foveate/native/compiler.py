@@ -257,7 +257,7 @@ def processor() -> str:
 
 
 def has_tiles() -> bool:
-    """Whether the processor has tile registers for products in bfloat16 (AMX)."""
+    """Whether the processor has tile registers (AMX), for products in bfloat16 and int8."""
     return "amx_bf16" in processor().split()
 
 

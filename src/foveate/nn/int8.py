@@ -3,8 +3,8 @@
     y = (Σ w q) · (s · a) + b,   w = round(W / s),   q = round(x · (127 / max |x|)),   a = max |x| / 127
 
 All w and q are whole numbers from −127 to 127 and their sums are exact, so that every processor computes the same
-integers: with AMX, VNNI or AVX2 instructions, in plain C++, or in torch without a compiler. The weights are symmetric (0 is
-0), and s has 16 significant bits: s · w is exact in float32, and quantising it again gives the same s and w.
+integers: with AMX, VNNI or AVX2 instructions, in plain C++, or in torch without a compiler. The weights are symmetric
+(0 is 0), and s has 16 significant bits: s · w is exact in float32, and quantising it again gives the same s and w.
 
 Reference: Bhandare et al. 2019, "Efficient 8-Bit Quantization of Transformer Neural Machine Language Translation
 Model".

@@ -211,10 +211,10 @@ def _answer_part(side: Side, arguments: argparse.Namespace, parts: _Parts, job: 
         work.mkdir(parents=True, exist_ok=True)
     remove_stale(work)
     identity = work / "job.json"
-    if identity.exists():
+    done = {int(path.stem) for path in work.glob("*.txt") if path.stem.isdecimal()}
+    if done and identity.exists():
         require_same(build(Job, read_json(identity), where=f"{identity}:"), job, identity)
     write_json(identity, asdict(job))
-    done = {int(path.stem) for path in work.glob("*.txt") if path.stem.isdecimal()}
     if done:
         say(f"{counted(len(done), 'piece')} of {CHUNK} lines of part {number} are there already.")
     answering, lines, pieces = None, 0, 0

@@ -17,7 +17,7 @@ from foveate.inspect.link import require_words, text_spans
 from foveate.metrics import Links, Score, link_scores
 from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.head import choose, crossings
-from foveate.tasks.translate.use import Translator
+from foveate.tasks.translate.use import Translator, require_alone
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class _Encoded:
 
 def every_head(translator: Translator) -> list[Head]:
     """All choices for an alignment: each layer's mean and heads, while producing and while consuming."""
+    require_alone(translator)
     with torch.inference_mode(), record(translator.model) as recording:
         translator.model(Batch.of([[EOS]]), Batch.of([[BOS, EOS]]))
     layers = [site.shape[1] for site in crossings(recording)]
@@ -52,8 +53,10 @@ def word_alignments(
     """One alignment for each pair and head, between words separated by spaces, without the end symbols.
 
     Pieces become words by summing over source pieces and averaging over target pieces. Raises DataError for words that
-    the tokeniser runs together and for texts longer than the model; UsageError for heads that are not there.
+    the tokeniser runs together and for texts longer than the model; UsageError for heads that are not there and for an
+    ensemble.
     """
+    require_alone(translator)
     encoded = [_encode(translator, pair, number) for number, pair in enumerate(pairs)]
     results: list[tuple[Alignment, ...]] = [()] * len(pairs)
     complete = [row for row in encoded if row.source and row.target]

@@ -1,6 +1,6 @@
 """Several models that write one translation together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,15 @@ import torch
 
 from foveate import Translator
 from foveate.data.batch import Batch
-from foveate.data.tokeniser import CharacterTokeniser
+from foveate.data.text import Pair
+from foveate.data.tokeniser import CharacterTokeniser, LanguageTokeniser
 from foveate.decode import BeamConfig, DecodeConfig, GreedyConfig, SampleConfig, decode
 from foveate.errors import UsageError
 from foveate.models import BahdanauConfig, Ensemble, FixedContextConfig, LuongConfig, ModelConfig, TransformerConfig
 from foveate.nn import BlockConfig
+from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.translation_flight import TranslationFlight
+from foveate.tasks.word_alignment import every_head, word_alignments
 
 TRANSFORMER = TransformerConfig(block=BlockConfig(model_dim=8, num_heads=2, feedforward_dim=8), encoder_layers=1)
 KINDS: list[ModelConfig] = [
@@ -103,13 +106,45 @@ def test_an_alignment_is_the_mean_of_those_of_the_members() -> None:
     np.testing.assert_allclose(whole.align(translation).weights, (one + other) / 2, rtol=1e-5)
 
 
+def test_each_member_aligns_by_its_own_head_unless_another_is_asked_for() -> None:
+    members = [translator(TRANSFORMER, seed) for seed in (1, 2)]
+    own = [Head(1, 0, "producing"), Head(2, 1, "consuming")]
+    for member, head in zip(members, own, strict=True):
+        member.head = head
+    whole = Translator.ensemble(members)
+    translation = whole.translate(TEXTS[1])
+    one, other = (member.align(translation).weights for member in members)
+    expected = (one[:-1] + other) / 2  # nothing consumes the last token
+    np.testing.assert_allclose(whole.align(translation).weights, expected, rtol=1e-5)
+    np.testing.assert_allclose(whole.align(translation, whole.head).weights, expected, rtol=1e-5)
+    same = Head(0)
+    one, other = (member.align(translation, same).weights for member in members)
+    np.testing.assert_allclose(whole.align(translation, same).weights, (one + other) / 2, rtol=1e-5)
+    members[1].head = Head(9)
+    with pytest.raises(UsageError, match="Model 2 of the ensemble: There is no layer 9"):
+        Translator.ensemble(members).align(translation)
+
+
+def test_an_ensemble_of_ensembles_has_the_models_of_all() -> None:
+    one, two, three = (translator(TRANSFORMER, seed) for seed in (1, 2, 3))
+    nested, flat = Translator.ensemble([Translator.ensemble([one, two]), three]), Translator.ensemble([one, two, three])
+    assert nested.models == flat.models
+    assert nested.translate(TEXTS) == flat.translate(TEXTS)
+
+
 def test_attention_is_that_of_one_model() -> None:
     members = [translator(TRANSFORMER, seed) for seed in (1, 2)]
     whole = Translator.ensemble(members)
-    with pytest.raises(UsageError, match="ensemble of 2 models has no attention of its own"):
-        whole.trace("abc")
-    with pytest.raises(UsageError, match="ensemble of 2 models has no attention of its own"):
-        whole.answer("abc")
+    pairs = [Pair("abc", "abc", 1)]
+    uses: list[Callable[[], Any]] = [
+        lambda: whole.trace("abc"),
+        lambda: whole.answer("abc"),
+        lambda: every_head(whole),
+        lambda: word_alignments(whole, pairs),
+    ]
+    for use in uses:
+        with pytest.raises(UsageError, match="ensemble of 2 models, which has no attention of its own"):
+            use()
     assert whole.attends
     assert not Translator.ensemble([members[0], translator(KINDS[3], 3)]).attends
     written = whole.translate("abc").text
@@ -133,7 +168,15 @@ def refused() -> Sequence[tuple[str, list[Translator]]]:
         ("needs two models or more, and has 1", [alone]),
         ("Translator 2 of the ensemble has another target tokeniser", [alone, other]),
         ("Leave out the engine onnx", [alone, exported]),
+        ("writes another language than the first: fa, not de", [writing("de"), writing("fa")]),
     ]
+
+
+def writing(language: str) -> Translator:
+    tokeniser = LanguageTokeniser(TOKENISER, ["en-de", "en-fa"])
+    torch.manual_seed(0)
+    model = TRANSFORMER.build(tokeniser.vocab_size, tokeniser.vocab_size)
+    return Translator(model, tokeniser, tokeniser).into(language)
 
 
 @pytest.mark.parametrize(("reason", "translators"), refused(), ids=lambda value: str(value)[:30])

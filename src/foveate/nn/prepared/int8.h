@@ -102,8 +102,9 @@ static inline void integers(
     std::memcpy(to, sums, sizeof sums);
 }
 
-// The outputs of a panel from sums of whole numbers: of `rows` rows, with the scales of their activations.
-static inline void finish_integers(
+// The outputs of a panel from sums of whole numbers: of `rows` rows, with the scales of their activations. One function for
+// vectors and tiles, so that compilers round both alike.
+__attribute__((noinline)) static void finish_integers(
     const Product& product, VecInt (*whole)[VECTORS], int64_t rows, const float* scales, int64_t column, float* to, bool add,
     int64_t activation
 ) {

@@ -22,6 +22,8 @@ def require_consistent(arguments: argparse.Namespace) -> None:
     """Raises UsageError for options that exclude each other, or would change nothing."""
     if arguments.n_best and arguments.split:
         raise UsageError("--n-best prints hypotheses of whole lines, which --split takes apart. Leave one of them out.")
+    if arguments.ensemble and arguments.engine not in ("auto", "own"):
+        raise UsageError(f"--ensemble decodes with our own engine. Leave out --engine {arguments.engine}.")
     if not arguments.align:
         require_used(arguments, dict.fromkeys(("layer", "head", "when"), "--align"), (), "without")
 

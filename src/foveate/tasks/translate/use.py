@@ -68,6 +68,7 @@ class Translator(Looking):
         self.source_tokeniser, self.target_tokeniser = source_tokeniser, target_tokeniser
         self.config = BeamConfig() if config is None else config
         self.head = head
+        self._own_heads: list[Head] = []
 
     @classmethod
     def load(
@@ -121,27 +122,33 @@ class Translator(Looking):
     def ensemble(cls, translators: Sequence["Translator"]) -> "Translator":
         """One translator of several, which chooses each token by the mean of their probabilities (`Ensemble`).
 
-        An alignment is the mean of theirs, by the head of the first, which also sets decoding. Weights are shared. The
-        ensemble itself has no trace: each translator has one, also of the ensemble's words (`trace(text, target)`).
+        An alignment is the mean of theirs, each by its own head unless another is asked for. The first sets decoding.
+        Weights are shared. The ensemble itself has no trace: each translator has one, also of the ensemble's words
+        (`trace(text, target)`).
 
-        Raises UsageError for less than two, for tokenisers that differ, and for another engine than our own.
+        Raises UsageError for fewer than two, for tokenisers or languages that differ, and for another engine than our
+        own.
         """
-        if not translators:
-            raise UsageError("An ensemble needs two models or more, and has 0.")
+        model = Ensemble([model for each in translators for model in each.models])
         first = translators[0]
         for number, other in enumerate(translators[1:], start=2):
+            name = f"Translator {number} of the ensemble" + (f" ({other.origin})" if other.origin else "")
             for side in ("source_tokeniser", "target_tokeniser"):
-                if getattr(other, side).digest() != getattr(first, side).digest():
+                own, theirs = getattr(first, side), getattr(other, side)
+                if own.digest() != theirs.digest():
                     raise UsageError(
-                        f"Translator {number} of the ensemble has another {side.replace('_', ' ')} than the first, so "
-                        "that their tokens differ. Train it from the same text with another seed, or with "
-                        "initialise_from."
+                        f"{name} has another {side.replace('_', ' ')} than the first, so that their tokens differ. "
+                        "Train both from the same text with other seeds and a --valid-source of their own, or one with "
+                        "initialise_from the other."
                     )
+                if getattr(own, "to", None) != getattr(theirs, "to", None):
+                    raise UsageError(f"{name} writes another language than the first: {theirs.to}, not {own.to}.")
         for each in translators:
             if each.engine.name not in ("auto", "own"):
                 raise UsageError(f"An ensemble decodes with our own engine. Leave out the engine {each.engine.name}.")
-        model = Ensemble([each.model for each in translators])
-        return cls(model, first.source_tokeniser, first.target_tokeniser, first.config, head=first.head)
+        whole = cls(model, first.source_tokeniser, first.target_tokeniser, first.config, head=first.head)
+        whole._own_heads = [head for each in translators for head in each._heads(None)]
+        return whole
 
     @property
     def attends(self) -> bool:
@@ -158,6 +165,12 @@ class Translator(Looking):
     def models(self) -> list[Seq2Seq]:
         """The model, or those of an ensemble."""
         return list(self.model.members) if isinstance(self.model, Ensemble) else [self.model]  # type: ignore[arg-type]
+
+    def _heads(self, head: Head | None) -> list[Head]:
+        """The head of each model: in an ensemble its own, unless another than the first's is asked for."""
+        if self._own_heads and head in (None, self.head):
+            return self._own_heads
+        return [self.head if head is None else head] * len(self.models)
 
     def forced(self, source: str, target: str) -> Translation:
         """A given translation as if the model had made it, with the model's probability of it.
@@ -206,6 +219,7 @@ class Translator(Looking):
 
         Raises UsageError for an empty text and for a model without attention, DataError as `translate` does.
         """
+        require_alone(self)
         translation = self.translate(text) if target is None else self.forced(text, target)
         return trace_of(self, translation, gold=gold)
 
@@ -275,16 +289,14 @@ class Translator(Looking):
             isinstance(each, Translation | str) for each in translations
         ):
             raise TypeError("`align` takes a translation, a text, or a list of these.")
-        head = self.head if head is None else head
         alignments: list[Alignment] = []
         for each in translations:
             translation = self.translate(each) if isinstance(each, str) else each
             batch, columns, rows = _reread(self, translation)
-            maps = [_crossing(model, batch, (len(rows), len(columns)), head) for model in self.models]
-            weights = torch.stack(maps).mean(0).numpy()
-            if head.when == "consuming":
-                rows, weights = rows[:-1], weights[1:]
-            alignments.append(Alignment.of(columns, rows, weights))
+            maps = _crossings(self.models, self._heads(head), batch, (len(rows), len(columns)))
+            count = min(map(len, maps))
+            weights = torch.stack([each[:count] for each in maps]).mean(0).numpy()
+            alignments.append(Alignment.of(columns, rows[:count], weights))
         return alignments
 
     def answer(self, translation: Translation | str) -> Answer:
@@ -293,7 +305,7 @@ class Translator(Looking):
         A word of the source is removed, or each of its pieces becomes the unknown token. Raises UsageError for an
         empty text, DataError as `translate` does.
         """
-        _require_alone(self)
+        require_alone(self)
         best = self.translate(translation) if isinstance(translation, str) else translation
         if not best.hypotheses:
             raise UsageError("The text is empty: there is nothing to look at.")
@@ -333,7 +345,7 @@ def trace_of(
     Tracks: `source`; `read`, what the decoder had seen (it attends to itself there); `target`, what it wrote next
     (from there it attends across). Raises UsageError for an empty text and for a model without attention.
     """
-    _require_alone(translator)
+    require_alone(translator)
     if not translation.hypotheses:
         raise UsageError("The text is empty: there is nothing to look at.")
     batch, read, written = _reread(translator, translation)
@@ -355,20 +367,32 @@ def trace_of(
     return trace
 
 
-def _require_alone(translator: Translator) -> None:
+def require_alone(translator: Translator) -> None:
     """Raises UsageError for an ensemble."""
     if isinstance(translator.model, Ensemble):
         raise UsageError(
-            f"An ensemble of {len(translator.models)} models has no attention of its own. Look at one of them; with "
-            "--target, or `trace(text, target)`, at the words of the ensemble."
+            f"This is an ensemble of {len(translator.models)} models, which has no attention of its own. Take one of "
+            "its models, which can be made to write the words of the ensemble: `foveate look RUN --text … --target …`, "
+            "or `trace(text, target)`."
         )
 
 
-def _crossing(model: Seq2Seq, batch: tuple[Batch, Batch], shape: tuple[int, int], head: Head) -> torch.Tensor:
-    """The weights (target, source) of a head in a teacher-forced pass over one pair."""
-    with record(model) as recording:
-        model(*batch)
-    return choose(crossings(recording, shape), head)[0].float()
+def _crossings(
+    models: Sequence[Seq2Seq], heads: Sequence[Head], batch: tuple[Batch, Batch], shape: tuple[int, int]
+) -> list[torch.Tensor]:
+    """The weights (target, source) of a head of each model in a teacher-forced pass over one pair. A row is that of
+    the token that it produces or consumes; nothing consumes the last one.
+    """
+    maps = []
+    for number, (model, head) in enumerate(zip(models, heads, strict=True), start=1):
+        with record(model) as recording:
+            model(*batch)
+        try:
+            weights = choose(crossings(recording, shape), head)[0].float()
+        except UsageError as error:
+            raise error if len(models) == 1 else UsageError(f"Model {number} of the ensemble: {error}") from None
+        maps.append(weights[1:] if head.when == "consuming" else weights)
+    return maps
 
 
 def _reread(translator: Translator, translation: Translation) -> tuple[tuple[Batch, Batch], list[str], list[str]]:
