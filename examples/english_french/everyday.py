@@ -91,7 +91,8 @@ def _counts(chance: random.Random) -> tuple[str, str]:
     have = verb.split()[person == "2"]
     if chance.random() < 0.5:
         return f"there are {number} {colour} {_english_plural(what)} here.", f"il y a {nombre} {quoi} {couleur} ici."
-    return f"{who} {have} {number} {_english_plural(what)}.", _elided(f"{qui} {verbs.split()[int(person)]} {nombre} {quoi}.")
+    avoir = verbs.split()[int(person)]
+    return f"{who} {have} {number} {_english_plural(what)}.", _elided(f"{qui} {avoir} {nombre} {quoi}.")
 
 
 def _mood(chance: random.Random) -> tuple[str, str]:
