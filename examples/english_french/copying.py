@@ -1,6 +1,7 @@
 """Training pairs with random names, numbers, paths, options and placeholders, from which a model learns to copy."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -25,11 +26,14 @@ DIRECTORIES = ["etc", "home", "opt", "srv", "tmp", "usr", "var"]
 ENDINGS = ["", "", ".c", ".cfg", ".conf", ".log", ".png", ".py", ".sh", ".txt", ".xml"]
 
 
-def with_copies(line: "Line", seed: int = 0, share: float = 0.4) -> "Line | None":
+def with_copies(
+    line: "Line", seed: int = 0, share: float = 0.4, words: Sequence[str] = ("fountain", "online")
+) -> "Line | None":
     """The line with other names and numbers that are the same on both sides, for a share of the lines that have some.
 
-    A function of the seed and of the line. Every word that is replaced occurs once on each side, and its
-    replacement begins with a vowel if it did, so that articles remain right. Zero and one remain, because of plurals.
+    A function of its arguments. Every word that is replaced occurs once on each side, and its replacement begins with a
+    vowel if it did, so that articles remain right. Zero and one remain, because of plurals. Half of the names are
+    made of `words`, so that a model learns that Fountain and OnlineFountain can be names.
     """
     random = Random(f"{seed}\t{line.english}\t{line.translation}")
     if random.random() >= share:
@@ -37,7 +41,7 @@ def with_copies(line: "Line", seed: int = 0, share: float = 0.4) -> "Line | None
     sides = [TOKEN.finditer(text) for text in (line.english, line.translation)]
     english, other = ([(match[0], match.lastgroup or "") for match in side] for side in sides)
     common = [token for token in english if english.count(token) == other.count(token) == 1]
-    changes = {word: replacement(word, kind, random) for word, kind in common if word not in ("0", "1")}
+    changes = {word: replacement(word, kind, random, words) for word, kind in common if word not in ("0", "1")}
     if not changes or len(changes) > 6:
         return None
 
@@ -47,7 +51,7 @@ def with_copies(line: "Line", seed: int = 0, share: float = 0.4) -> "Line | None
     return replace(line, english=changed(line.english), translation=changed(line.translation))
 
 
-def replacement(word: str, kind: str, random: Random) -> str:
+def replacement(word: str, kind: str, random: Random, words: Sequence[str]) -> str:
     """A random word of the same kind."""
     if kind == "placeholder":
         return random.choice(["%s", "%d", "%1$s", "%2$s", "%1", "%2", "{}", "{0}", f"{{{small(random)}}}", "$1", "$2"])
@@ -60,19 +64,34 @@ def replacement(word: str, kind: str, random: Random) -> str:
         whole, mark, rest = re.fullmatch(r"(\d+)([.,]?)(\d*)", word).groups()  # type: ignore[union-attr]
         digits = "".join(random.choice("0123456789") for _ in rest)
         return f"{random.randint(2, 10 ** random.randint(1, max(2, len(whole))) - 1)}{mark}{digits}"
+    vowel = word[0].lower() in VOWELS + "h"
+    real = random.random() < 0.5
+    first = drawn(random, vowel, words) if real else spoken(random, vowel)
     if kind == "name":
-        return spoken(random, word[0].lower() in VOWELS + "h").capitalize()
-    parts = [small(random) for _ in range(random.randint(1, 2))]
-    first = spoken(random, word[0].lower() in VOWELS + "h")
+        return first.capitalize()
+    rest = [random.choice(words) if real else small(random) for _ in range(random.randint(1, 2))]
+    if word.isupper():
+        return random.choice([first[:6], "_".join([first[:4], rest[0]]), f"{first[:3]}{random.randint(2, 99)}"]).upper()
+    capitals = "".join(random.choice(CONSONANTS) for _ in range(random.randint(2, 3))).upper()
     return random.choice(
         [
-            "_".join([first, *parts]),
-            first.capitalize() + "".join(part.capitalize() for part in parts),
+            "_".join([first, *rest]),
+            "".join(part.capitalize() for part in (first, *rest)),
+            first + "".join(part.capitalize() for part in rest),
+            first.capitalize() + capitals,
             f"{first}{random.randint(2, 99)}",
-            f"lib{first}" if word[0] == "l" else f"{first}-{parts[0]}",
-            first[:4].upper() if word.isupper() else first + parts[0].capitalize(),
+            f"lib{first}" if word[0] == "l" else f"{first}-{rest[0]}",
         ]
     )
+
+
+def drawn(random: Random, vowel: bool, words: Sequence[str]) -> str:
+    """One of the words that begins with a vowel or with a consonant, or a random one if the words have none."""
+    for _ in range(20):
+        word = random.choice(words)
+        if (word[0] in VOWELS + "h") is vowel:
+            return word
+    return spoken(random, vowel)
 
 
 def small(random: Random) -> str:

@@ -118,7 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     report("faithful", train)
     train = disjoint(train, held_out)
     report("disjoint", train)
-    copied = [copy for line in train if (copy := with_copies(line, share=arguments.copying))]
+    words = ordinary(train)
+    copied = [copy for line in train if words and (copy := with_copies(line, 0, arguments.copying, words))]
     weights = [written.get((line.english, line.translation), 1) * copies.get(line.domain, 1) for line in train]
     train = [line for line, weight in zip(train, weights, strict=True) for _ in range(weight)]
     train += disjoint(copied, held_out)
@@ -131,6 +132,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         write(arguments.out / f"test.{domain}.tsv", evenly(test, HELD_OUT) if domain in SHARE else test)
     print(f"lines of train.tsv that share {SHARED} words with a test or validation line: {shared(arguments.out)}")
     return 0
+
+
+def ordinary(lines: list[Line]) -> list[str]:
+    """The English words of four to ten small letters that occur at least ten times, of which names can be made."""
+    counts = Counter(word for line in lines for word in re.findall(r"(?<!\S)[a-z]{4,10}(?!\S)", line.english))
+    return sorted(word for word, count in counts.items() if count >= 10)
 
 
 def is_first(path: Path) -> bool:

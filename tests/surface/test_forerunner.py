@@ -63,8 +63,7 @@ def test_the_shipped_translator_learns_a_domain_in_some_steps(foveate: Any, orde
         before = task.model.eval() and task.validate()["loss"]
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = [row["loss"] for row in rows if row["kind"] == "valid"]
-    assert losses[-1] < losses[0] < before
-    assert losses[-1] < 0.7 * before
+    assert max(losses) < 0.7 * before, "the first steps may learn all that there is"
     assert foveate("translate", run, "Table 2 would like the soup and then a salad.", *QUICK).code == 0
 
 

@@ -81,8 +81,8 @@ def test_beam_search_keeps_the_states_of_all_members_with_their_rows() -> None:
     """The scores of hypotheses, which change places in every step, are those of the forced pass."""
     ensemble = Ensemble([made(config, seed) for seed, config in enumerate(KINDS)])
     config = BeamConfig(beam=3, max_length=9)
-    found = decode(ensemble, ensemble.start(SOURCE, 3), sentences=2, config=config)
-    for source, hypotheses in zip(([4, 5, 6, 2], [7, 2]), found, strict=True):
+    results = decode(ensemble, ensemble.start(SOURCE, 3), sentences=2, config=config)
+    for source, hypotheses in zip(([4, 5, 6, 2], [7, 2]), results, strict=True):
         for each in hypotheses:
             target = [1, *each.tokens, *([2] if each.finished else [])]
             rows = ensemble(Batch.of([source]), Batch.of([target]))

@@ -19,7 +19,8 @@ from foveate.data.shard_plan import ShardPlan, plan_of
 from foveate.data.tokeniser import CharacterConfig, LanguageTokeniser, Tokeniser, TokeniserConfig
 from foveate.decode import BeamConfig, DecodeConfig
 from foveate.errors import DataError, UsageError
-from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq
+from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq, TransformerConfig
+from foveate.models.deepening import deepened
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.nn.measurement import Each, SharedValidation
 from foveate.nn.transfer import beside
@@ -131,6 +132,8 @@ class TranslateTask(SharedValidation):
         transfers: dict[str, TransferReport] = {}
         if forerunner is not None and config.new_vocabulary:
             forerunner, transfers = forerunner.with_vocabulary(config, source, target)
+        if forerunner is not None:
+            forerunner = forerunner.with_layers(config)
         with disk_errors(run):
             run.mkdir(parents=True, exist_ok=True)
             remove_stale(run / "data")
@@ -387,6 +390,19 @@ class Forerunner:
         before, after = Sides(self.source, self.target), Sides(source, target)
         weights, reports = transfer_vocabulary(self.weights, initial, before, after)
         return replace(self, source=source, target=target, weights=weights), reports
+
+    def with_layers(self, config: TranslateConfig) -> "Forerunner":
+        """The same with the layers that the configuration adds, which pass on what they are given until they have
+        learned. Raises UsageError for a Transformer whose layers cannot do that.
+        """
+        ours = self.config.model
+        if not (isinstance(ours, TransformerConfig) and isinstance(config.model, TransformerConfig)):
+            return self
+        try:
+            weights = deepened(self.weights, ours, config.model)
+        except ValueError as error:
+            raise UsageError(f"The run cannot begin with {config.initialise_from}: {error}.") from None
+        return self if weights is None else replace(self, weights=weights)
 
     def keep(self, run: Path) -> None:
         """Put the weights into a run folder, which then depends on no other."""
