@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from foveate.errors import FoveateError
-from foveate.models import LuongConfig
+from foveate.models import LuongConfig, TransformerConfig
 from foveate.storage.checkpoint import load_weights
 from foveate.storage.run import create_run, read_run
 from foveate.tasks.translate.task import DataConfig, Forerunner, TranslateConfig, TranslateTask
@@ -93,6 +93,23 @@ def test_what_has_no_weights_may_be_set_otherwise(foveate: Any, trained: Path, c
     assert said.code in (2, 3), said.err
     assert "initial" in said.err
     assert "shape" in said.err or "24" in said.err
+
+
+def test_more_layers_begin_by_passing_on(foveate: Any, orders: Path, tmp_path: Path) -> None:
+    shipped = Forerunner.load("en-fr")
+    assert isinstance(shipped.config.model, TransformerConfig)
+    layers, run = shipped.config.model.encoder_layers, tmp_path / "run"
+    few = (SET, "train.steps=1", SET, "data.held_out=6", SET, "train.schedule.warmup=0")
+    words = ("train", "translate", "--source", orders, SET, "initialise_from=en-fr", *few, *QUICK)
+    said = foveate(*words, SET, f"model.encoder_layers={layers + 2}", "--out", run)
+    assert said.code == 0, said.err
+    assert f"model: as in en-fr, which this begins with; as set, model.encoder_layers = {layers + 2}" in said.err
+    initial = load_weights(run / "initial")[0]
+    assert {name.split(".")[1] for name in initial.keys() - shipped.weights.keys()} == {str(layers), str(layers + 1)}
+    assert not initial[f"encoder.{layers}.feedforward.contract.weight"].any()
+    said = foveate(*words, SET, f"model.encoder_layers={layers - 1}", "--out", tmp_path / "fewer")
+    assert said.code in (2, 3), said.err
+    assert f"encoder.{layers - 1}" in said.err
 
 
 def test_another_language_begins_with_the_weights_of_the_first(foveate: Any, orders: Path, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def choices(suggestion: Suggestion, config: Any, *, varied: Iterable[str] = (), 
             if new != "not set" and any(path == one or path.startswith(f"{one}.") for one in reason.about)
         }
         if begun and (reason.name == "model" or (reason.name in TOKENISERS and not own)):
-            yield f"{reason.name}: as in {begun}, which this begins with"
+            yield f"{reason.name}: as in {begun}, which this begins with{f'; {_as_set(ours)}' if ours else ''}"
         else:
             yield f"{reason.name}: {_as_set(ours) if ours else reason.why}"
     yield f"training: {budget or _pace(config.train)}"
