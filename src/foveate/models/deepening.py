@@ -32,8 +32,8 @@ def deepened(
         return None
     if config.block.norm != "pre":
         raise ValueError(
-            f"layers can be added to a trained Transformer with norm = \"pre\" only, and this one has "
-            f"norm = \"{config.block.norm}\": a layer norm after the residual changes what a new layer passes on. "
+            f'layers can be added to a trained Transformer with norm = "pre" only, and this one has '
+            f'norm = "{config.block.norm}": a layer norm after the residual changes what a new layer passes on. '
             "Leave the numbers of layers as they are, or train from scratch"
         )
     grown = dict(weights)

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from foveate.attention import record
 from foveate.data.batch import Batch
 from foveate.models import TransformerConfig
 from foveate.models.deepening import deepened
