@@ -20,7 +20,7 @@ class Ensemble(Seq2Seq[States]):
     """p(y_t | y_<t, x) = 1/n Σ_i p_i(y_t | y_<t, x)
 
     Members may differ in everything but their vocabularies; each keeps its own state. Logits are the logarithms of the
-    mean. Raises UsageError for fewer than two members.
+    mean. Raises UsageError for fewer than two members, and when vocabularies differ in size.
 
     Reference: Sutskever et al. 2014, section 3.6; Luong et al. 2015, section 4.
     """
@@ -60,6 +60,12 @@ def mean_log_probability(logits: Sequence[Float[Tensor, "rows vocab"]]) -> Float
     >>> mean_log_probability([torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, -torch.inf]])]).exp()
     tensor([[0.7500, 0.2500]])
     """
+    sizes = sorted({each.shape[-1] for each in logits})
+    if len(sizes) > 1:
+        raise UsageError(
+            f"The models of an ensemble have vocabularies of {' and '.join(map(str, sizes))} tokens. Take models "
+            "with the same tokenisers."
+        )
     total: Tensor | None = None
     for each in logits:
         precise = each.to(torch.promote_types(each.dtype, torch.float32)).log_softmax(-1)

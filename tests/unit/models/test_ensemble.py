@@ -188,3 +188,9 @@ def test_what_cannot_be_an_ensemble_is_refused(reason: str, translators: list[Tr
 def test_an_ensemble_does_not_fly() -> None:
     with pytest.raises(UsageError, match="flight"):
         TranslationFlight(Translator.ensemble([translator(TRANSFORMER, seed) for seed in (1, 2)]))
+
+
+def test_members_with_vocabularies_of_other_sizes_are_refused() -> None:
+    ensemble = Ensemble([KINDS[1].build(SIZE, size) for size in (SIZE, SIZE + 1)])
+    with pytest.raises(UsageError, match=f"vocabularies of {SIZE} and {SIZE + 1} tokens"):
+        ensemble(SOURCE, TARGET)
