@@ -7,7 +7,8 @@
 the run's own search.
 
 * repetition: the percentage of translations in which three words in succession occur twice, although none do in the
-  source;
+  source; then the percentage of references for which this is so, and of translations of which neither source nor
+  reference repeat anything;
 * numbers, names: of the numbers that source and reference share, and of the words with a capital letter that they share
   and that training text has at most five times, the percentage that the translation has too;
 * anchors: the percentage of words with a known translation (`head.py`) whose row of the run's alignment does not have
@@ -46,6 +47,8 @@ class Row:
     bleu: float
     chrf: float
     repetition: float
+    repetition_of_references: float
+    own_repetition: float
     numbers: float | None
     names: float | None
     anchors: float | None
@@ -84,7 +87,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def scored(translator: Translator, domain: str, pairs: Sequence[Pair], outputs: Sequence[str], common: set[str]) -> Row:
     """The row of a domain."""
     references = [pair.target for pair in pairs]
-    repeated = sum(repeats(output) and not repeats(pair.source) for pair, output in zip(pairs, outputs, strict=True))
     numbers, names = Counter[bool](), Counter[bool]()
     for pair, output in zip(pairs, outputs, strict=True):
         numbers.update(copied(pair, output, r"\d+", set()))
@@ -94,11 +96,26 @@ def scored(translator: Translator, domain: str, pairs: Sequence[Pair], outputs: 
         len(pairs),
         corpus_bleu(outputs, references).value,
         corpus_chrf(outputs, references).value,
-        100 * repeated / len(pairs),
+        *repetitions(pairs, outputs),
         percentage(numbers),
         percentage(names),
         misaligned(translator, pairs),
     )
+
+
+def repetitions(pairs: Sequence[Pair], outputs: Sequence[str]) -> tuple[float, float, float]:
+    """The percentages of pairs whose output repeats, whose reference does, and whose output alone does, of all pairs.
+    Those with a source that repeats count as none of these.
+    """
+    sides = [
+        (repeats(output), repeats(pair.target))
+        for pair, output in zip(pairs, outputs, strict=True)
+        if not repeats(pair.source)
+    ]
+    counts = sum(ours for ours, _ in sides), sum(theirs for _, theirs in sides)
+    alone = sum(ours and not theirs for ours, theirs in sides)
+    written, references, own = (100 * count / len(pairs) for count in (*counts, alone))
+    return written, references, own
 
 
 def frequent(train: Path) -> set[str]:
@@ -131,7 +148,8 @@ def misaligned(translator: Translator, pairs: Sequence[Pair]) -> float | None:
 
 def shown(row: Row) -> str:
     """A row of a Markdown table."""
-    figures = [row.bleu, row.chrf, row.repetition, row.numbers, row.names, row.anchors]
+    figures: list[float | None] = [row.bleu, row.chrf, row.repetition, row.repetition_of_references, row.own_repetition]
+    figures += [row.numbers, row.names, row.anchors]
     return f"| {row.domain} | {row.sentences:,} | {' | '.join('–' if x is None else f'{x:.1f}' for x in figures)} |"
 
 

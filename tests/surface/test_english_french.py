@@ -307,11 +307,16 @@ def test_a_lost_number_and_a_repetition_are_counted(
     assert scores.copied(pair, "Zoé a 12 chapeaux.", r"\d+", set()) == [True]
     assert scores.copied(pair, "Zoé a 12 chapeaux.", r"\b[A-Z]\w+", set()) == [False]
     assert scores.copied(pair, "Zoé", r"\b[A-Z]\w+", {"Zoe"}) == []
+    again, once = "un petit mot un petit mot", "un petit mot"
+    targets, outputs = [again, again, once, once], [again, once, again, once]
+    pairs = [scores.Pair(1, "a small word", target) for target in targets]
+    repeated = scores.Pair(1, "a small word a small word", once)
+    assert scores.repetitions([*pairs, repeated], [*outputs, again]) == (40, 40, 20)
     for name in ("train", "test.letters"):
         (tmp_path / f"{name}.tsv").write_text("abc\tabc\nbca\tbca\n")
     assert scores.main([str(trained), str(tmp_path), "--out", str(tmp_path / "scores.json")]) == 0
     (row,) = json.loads((tmp_path / "scores.json").read_text())["rows"]
-    assert (row["sentences"], row["numbers"], row["repetition"]) == (2, None, 0)
+    assert (row["sentences"], row["numbers"], row["repetition"], row["own_repetition"]) == (2, None, 0, 0)
 
 
 def test_equal_pairs_have_equal_links_and_others_none(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
