@@ -65,7 +65,8 @@ def rollout_to_keys(
     flow[torch.arange(len(queries)), torch.tensor(queries, dtype=torch.long)] = 1.0
     if here.query == here.key:
         return _through(_layers(trace, here.key), flow, residual).numpy()
-    across = [each for each in trace.sites if each.query == here.query and each.key == here.key and not each.posterior]
+    like = (here.kind, here.queries, here.key)
+    across = [each for each in trace.sites if (each.kind, each.queries, each.key) == like and not each.posterior]
     within = [each for each in trace.sites if _is_own(each) and each.key != here.key and each.queries == here.queries]
     within = sorted(within, key=lambda each: each.layer)
     if within and len(within) != len(across):

@@ -7,6 +7,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from foveate.data.label import Labels
 from foveate.data.tokeniser import CharacterTokeniser, WordTokeniser
 from foveate.inspect import Alignment, Trace, observe, steps
 from foveate.inspect.ablation import explained
+from foveate.inspect.attribution import attention_rollout
 from foveate.models import BERTConfig, GPTConfig, TransformerConfig
 from foveate.models.classifier import ClassifierConfig
 from foveate.models.tagger import TaggerConfig
@@ -25,6 +27,7 @@ from foveate.tasks.language_model.use import Generator
 from foveate.tasks.masked_language_model.use import Filler
 from foveate.tasks.tag.task import WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger
+from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.use import Translator
 
@@ -123,6 +126,29 @@ def test_a_translation_that_is_given_is_traced() -> None:
     trace = translator().trace("the cat", "a dog", gold=[(0, 1)])
     assert trace.tracks["target"].labels[:2] == ("a", "dog")
     assert trace.gold == ((0, 1),)
+
+
+def test_rows_of_a_head_that_looks_after_reading_have_the_token_that_was_read() -> None:
+    """Their weights are those of the alignment, also where links are given and for the words that mattered."""
+    reader = translator()
+    reader.head = Head(0, 1, "consuming")
+    written = reader.forced("the cat", "a dog sat")
+    trace = reader.trace("the cat", "a dog sat")
+    own, other = (each for each in trace.sites if each.kind == "cross")
+    assert (own.name, own.query, other.query) == (trace.opens[0], "read", "target")
+    (aligned,) = reader.align([written])
+    rows = [trace.tracks["read"].labels.index(word) for word in ("a", "dog", "sat")]
+    np.testing.assert_allclose(own.weights(1)[0][rows].float(), aligned.weights[:3], atol=2e-3)
+    linked = reader.trace("the cat", "a dog sat", gold=[(0, 1), (2, 0), (3, 2)])
+    assert linked.gold == ((1, 1), (3, 0)), "nothing reads the end"
+    assert {each.query for each in linked.sites if each.kind == "cross"} == {"read"}
+    answer = reader.answer(written)
+    np.testing.assert_array_equal(answer.view.rows, [1, 2, 3])
+    np.testing.assert_array_equal(answer.seen_at(other.name, None).view.rows, [0, 1, 2])
+    rolled = attention_rollout(answer).scores
+    reader.head = Head(0, 1)
+    np.testing.assert_allclose(rolled, attention_rollout(reader.answer(written)).scores, err_msg="all layers take part")
+    assert {each.query for each in reader.trace("the cat", "a dog sat").sites if each.kind == "cross"} == {"target"}
 
 
 @each_reader

@@ -93,16 +93,20 @@ class View:
     """The query at which each piece is predicted, where rollout begins."""
 
     def at(self, site: int, head: int | None) -> "View":
-        """The view of another attention between the same tracks. Raises UsageError for one between others."""
+        """The view of another attention between the same tracks. Raises UsageError for one between others.
+
+        Cross-attention whose queries are named by another track is seen from where the pieces are predicted.
+        """
         here, there = self.trace.sites[self.site], self.trace.sites[site]
-        if (here.query, here.key) != (there.query, there.key):
+        same = here.query == there.query
+        if here.key != there.key or not (same or here.kind == there.kind == "cross"):
             raise UsageError(
                 f"{there.title} leads from {there.query} to {there.key}, and the answer comes from {here.query} to "
                 f"{here.key}, such as {here.title}. Choose another layer."
             )
         if head is not None and not 0 <= head < there.heads:
             raise UsageError(f"{there.title} has no head {head}: it has {there.heads}, counted from 0.")
-        return replace(self, site=site, head=head)
+        return replace(self, site=site, head=head, rows=self.rows if same else self.origins)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -168,7 +168,8 @@ class TranslateSide(Side):
         """The translation that `sight` shows, with the attention that options name."""
         sight = self.sight(arguments, text)
         translator = sight.translator
-        translator.head = Head.wanted(arguments.layer, arguments.head, arguments.when, translator.head)
+        when = arguments.when or (None if arguments.site is None else "producing")  # a site is not the model's own head
+        translator.head = Head.wanted(arguments.layer, arguments.head, when, translator.head)
         if arguments.site is None and (arguments.layer, arguments.head) != (None, None):
             translator.align(
                 [sight.translation]

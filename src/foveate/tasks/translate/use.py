@@ -343,7 +343,8 @@ def trace_of(
     """One teacher-forced pass over a translation, which attends exactly as decoding did.
 
     Tracks: `source`; `read`, what the decoder had seen (it attends to itself there); `target`, what it wrote next
-    (from there it attends across). Raises UsageError for an empty text and for a model without attention.
+    (from there it attends across). If the translator's own head aligns words as they are consumed, the rows of its
+    layer are named by `read`; with links by a person, those of all layers are. Raises UsageError for an empty text and for a model without attention.
     """
     require_alone(translator)
     if not translation.hypotheses:
@@ -358,13 +359,26 @@ def trace_of(
     }
     pedigree = Pedigree.of(translator.model, configuration=_plain(getattr(translator.model, "config", None)))
     trace = Trace.of(observation, tracks, pedigree=pedigree, gold=gold, stored=stored)
-    trace = replace(trace, opens=_opening(translator, observation, (len(written), batch[0].length)))
+    opens = _opening(translator, observation, (len(written), batch[0].length))
+    trace = _consumed(replace(trace, opens=opens)) if translator.head.when == "consuming" else replace(trace, opens=opens)
     if not trace.sites:
         raise UsageError(
             "This model has no attention to look at: it reads the source through one fixed vector. `foveate train "
             "translate` with --set model=bahdanau or --set model=transformer trains one that attends."
         )
     return trace
+
+
+def _consumed(trace: Trace) -> Trace:
+    """The trace with queries of the cross-attention that it opens with named by the token that the decoder has read. A
+    link by a person belongs to the query after, and then all cross-attention is named so.
+    """
+    own = None if trace.opens is None else trace.opens[0]
+    read = [each.kind == "cross" and (each.name == own or trace.gold is not None) for each in trace.sites]
+    sites = (replace(each, query="read") if after else each for each, after in zip(trace.sites, read, strict=True))
+    last = len(trace.tracks["read"]) - 1
+    gold = None if trace.gold is None else tuple((row + 1, column) for row, column in trace.gold if row < last)
+    return replace(trace, sites=tuple(sites), gold=gold)
 
 
 def require_alone(translator: Translator) -> None:
