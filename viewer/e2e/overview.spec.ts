@@ -15,10 +15,10 @@ const open = async (page: Page, name: string, hash = ""): Promise<string[]> => {
   return strangers;
 };
 
-test("the translator's 64 heads are all in view, over the whole width of the page", async ({ page }) => {
+test("the translator's 80 heads are all in view, over the whole width of the page", async ({ page }) => {
   await page.setViewportSize({ width: 1300, height: 900 });
   const strangers = await open(page, "translation");
-  await expect(page.locator("canvas[data-drawn]")).toHaveCount(64);
+  await expect(page.locator("canvas[data-drawn]")).toHaveCount(80);
   const view = page.locator(".overview");
   expect(await view.evaluate(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight)).toBeLessThanOrEqual(0);
   const right = await page.locator(".card").evaluateAll((cards) => Math.max(...cards.map((card) => card.getBoundingClientRect().right)));
@@ -66,7 +66,7 @@ test("the translator's heads have more than one behaviour, and each tile says it
   await expect(page.locator(".layer h2", { hasText: "…" })).toHaveCount(0);
   const titles = await page.locator(".layer h2").allTextContents();
   expect(titles.length).toBeGreaterThan(2);
-  expect(titles.map((title) => Number(/· (\d+)/.exec(title)![1])).reduce((a, b) => a + b)).toBe(64);
+  expect(titles.map((title) => Number(/· (\d+)/.exec(title)![1])).reduce((a, b) => a + b)).toBe(80);
   for (const section of await page.locator(".layer").all()) {
     const name = (await section.locator("h2").textContent())!.split(" · ")[0]!;
     await expect(section.locator(".card").first()).toHaveAccessibleName(new RegExp(`head \\d: ${name};`));
