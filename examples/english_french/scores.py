@@ -7,8 +7,7 @@
 the run's own search.
 
 * repetition: the percentage of translations in which three words in succession occur twice, although none do in the
-  source; then the percentage of references for which this is so, and of translations of which neither source nor
-  reference repeat anything;
+  source; then the percentage of references that do this, and of translations that alone do it;
 * numbers, names: of the numbers that source and reference share, and of the words with a capital letter that they share
   and that training text has at most five times, the percentage that the translation has too;
 * anchors: the percentage of words with a known translation (`head.py`) whose row of the run's alignment does not have
