@@ -4,7 +4,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +168,8 @@ class TranslateSide(Side):
         """The translation that `sight` shows, with the attention that options name."""
         sight = self.sight(arguments, text)
         translator = sight.translator
-        when = arguments.when or (None if arguments.site is None else "producing")  # a site is not the model's own head
-        translator.head = Head.wanted(arguments.layer, arguments.head, when, translator.head)
+        own = translator.head if arguments.site is None else replace(translator.head, when="producing")
+        translator.head = Head.wanted(arguments.layer, arguments.head, arguments.when, own)
         if arguments.site is None and (arguments.layer, arguments.head) != (None, None):
             translator.align(
                 [sight.translation]

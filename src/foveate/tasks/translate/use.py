@@ -344,7 +344,9 @@ def trace_of(
 
     Tracks: `source`; `read`, what the decoder had seen (it attends to itself there); `target`, what it wrote next
     (from there it attends across). If the translator's own head aligns words as they are consumed, the rows of its
-    layer are named by `read`; with links by a person, those of all layers are. Raises UsageError for an empty text and for a model without attention.
+    layer are named by `read`; with links by a person, those of all layers are.
+
+    Raises UsageError for an empty text and for a model without attention.
     """
     require_alone(translator)
     if not translation.hypotheses:
@@ -359,8 +361,8 @@ def trace_of(
     }
     pedigree = Pedigree.of(translator.model, configuration=_plain(getattr(translator.model, "config", None)))
     trace = Trace.of(observation, tracks, pedigree=pedigree, gold=gold, stored=stored)
-    opens = _opening(translator, observation, (len(written), batch[0].length))
-    trace = _consumed(replace(trace, opens=opens)) if translator.head.when == "consuming" else replace(trace, opens=opens)
+    trace = replace(trace, opens=_opening(translator, observation, (len(written), batch[0].length)))
+    trace = _consumed(trace) if translator.head.when == "consuming" else trace
     if not trace.sites:
         raise UsageError(
             "This model has no attention to look at: it reads the source through one fixed vector. `foveate train "
