@@ -16,7 +16,7 @@ const open = async (page: Page, name: string, hash = ""): Promise<string[]> => {
 };
 
 test("the translator's 80 heads are all in view, over the whole width of the page", async ({ page }) => {
-  await page.setViewportSize({ width: 1300, height: 900 });
+  await page.setViewportSize({ width: 1300, height: 1080 });
   const strangers = await open(page, "translation");
   await expect(page.locator("canvas[data-drawn]")).toHaveCount(80);
   const view = page.locator(".overview");

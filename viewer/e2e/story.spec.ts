@@ -23,7 +23,7 @@ test("a translation opens with both sentences in whole words and nothing else to
   await expect(page.locator(".where")).toContainText("layer 1 (0 to 1) · mean of 8 heads");
   await page.getByRole("button", { name: "More" }).click();
   await expect(page.getByLabel("Head", { exact: true })).toHaveValue("mean");
-  await expect(page.getByLabel("Site")).toHaveValue("7");
+  await expect(page.getByLabel("Site")).toHaveValue("9");
   expect(strangers).toEqual([]);
 });
 
