@@ -26,14 +26,12 @@ DIRECTORIES = ["etc", "home", "opt", "srv", "tmp", "usr", "var"]
 ENDINGS = ["", "", ".c", ".cfg", ".conf", ".log", ".png", ".py", ".sh", ".txt", ".xml"]
 
 
-def with_copies(
-    line: "Line", seed: int = 0, share: float = 0.4, words: Sequence[str] = ("fountain", "online")
-) -> "Line | None":
+def with_copies(line: "Line", seed: int = 0, share: float = 0.4, words: Sequence[str] = ()) -> "Line | None":
     """The line with other names and numbers that are the same on both sides, for a share of the lines that have some.
 
     A function of its arguments. Every word that is replaced occurs once on each side, and its replacement begins with a
     vowel if it did, so that articles remain right. Zero and one remain, because of plurals. Half of the names are
-    made of `words`, so that a model learns that Fountain and OnlineFountain can be names.
+    made of `words`, if there are any, so that a model learns that Fountain and OnlineFountain can be names.
     """
     random = Random(f"{seed}\t{line.english}\t{line.translation}")
     if random.random() >= share:
@@ -65,8 +63,8 @@ def replacement(word: str, kind: str, random: Random, words: Sequence[str]) -> s
         digits = "".join(random.choice("0123456789") for _ in rest)
         return f"{random.randint(2, 10 ** random.randint(1, max(2, len(whole))) - 1)}{mark}{digits}"
     vowel = word[0].lower() in VOWELS + "h"
-    real = random.random() < 0.5
-    first = drawn(random, vowel, words) if real else spoken(random, vowel)
+    real = bool(words) and random.random() < 0.5
+    first = existing(random, vowel, words) if real else spoken(random, vowel)
     if kind == "name":
         return first.capitalize()
     rest = [random.choice(words) if real else small(random) for _ in range(random.randint(1, 2))]
@@ -85,8 +83,8 @@ def replacement(word: str, kind: str, random: Random, words: Sequence[str]) -> s
     )
 
 
-def drawn(random: Random, vowel: bool, words: Sequence[str]) -> str:
-    """One of the words that begins with a vowel or with a consonant, or a random one if the words have none."""
+def existing(random: Random, vowel: bool, words: Sequence[str]) -> str:
+    """One of the words that begins with a vowel or with a consonant; a word of syllables if there is hardly one."""
     for _ in range(20):
         word = random.choice(words)
         if (word[0] in VOWELS + "h") is vowel:

@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     train = disjoint(train, held_out)
     report("disjoint", train)
     words = ordinary(train)
-    copied = [copy for line in train if words and (copy := with_copies(line, 0, arguments.copying, words))]
+    copied = [copy for line in train if (copy := with_copies(line, share=arguments.copying, words=words))]
     weights = [written.get((line.english, line.translation), 1) * copies.get(line.domain, 1) for line in train]
     train = [line for line, weight in zip(train, weights, strict=True) for _ in range(weight)]
     train += disjoint(copied, held_out)

@@ -438,6 +438,27 @@ def test_random_words_stand_on_both_sides(part: Callable[[str], ModuleType]) -> 
     assert 50 < made < 110
 
 
+def test_half_of_the_random_names_are_made_of_words(part: Callable[[str], ModuleType]) -> None:
+    copying, prepare = part("copying"), part("prepare")
+    line = prepare.Line(
+        "OpenCat reads the files of Ruth.", "OpenCat lit les fichiers de Ruth.", "program", "train", "p"
+    )
+    copies = [copying.with_copies(line, seed, 1.0, ["fountain", "online"]) for seed in range(200)]
+    tools, people = zip(
+        *(re.fullmatch(r"(.+) reads .+ of (.+)\.", copy.english).groups() for copy in copies), strict=True
+    )
+    assert all(
+        copy.translation == f"{tool} lit les fichiers de {name}."
+        for copy, tool, name in zip(copies, tools, people, strict=True)
+    )
+    assert 60 < people.count("Fountain") < 140
+    assert "Online" not in people, "Ruth begins with a consonant"
+    assert 60 < sum(tool.casefold().startswith("online") for tool in tools) < 140
+    lines = [prepare.Line("a fountain is Online", "", "game", "train", "p")] * 10
+    assert prepare.ordinary(lines) == ["fountain"]
+    assert prepare.ordinary(lines[1:]) == []
+
+
 def test_links_of_another_folder_are_taken_over(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
     for folder, rows, links in (("old", "a b\tc d\ne\tf\n", "0-1 1-0\n\n"), ("new", "g\th\na b\tc d\ne\tf\n", "")):
         (tmp_path / folder).mkdir()
