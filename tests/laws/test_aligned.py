@@ -19,7 +19,8 @@ from foveate.inspect.text_unit import OUTSIDE, Unit, common_units
 from foveate.inspect.trace import given, read_trace, write_trace
 from foveate.models import TransformerConfig
 from foveate.nn.transformer_block import BlockConfig
-from foveate.tasks.translate.use import Translator, trace_of
+from foveate.tasks.translate.translation_trace import trace_of
+from foveate.tasks.translate.use import Translator
 
 TEXTS = (
     "a red dog saw the old cats",

@@ -44,7 +44,9 @@ from foveate.tasks.tag.task import WordVocabulary
 from foveate.tasks.tag.use import SentenceTagger
 from foveate.tasks.translate.engine import PACKAGES, EngineName
 from foveate.tasks.translate.translation_ablator import TranslationAblator
-from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
+from foveate.tasks.translate.translation_rerunner import TranslationRerunner
+from foveate.tasks.translate.translation_trace import trace_of
+from foveate.tasks.translate.use import Translator
 
 TEXT = "a red dog saw"
 KNOWN = WordTokeniser.train([TEXT])

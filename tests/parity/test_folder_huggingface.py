@@ -31,7 +31,7 @@ from foveate.data.tokeniser import HuggingFaceTokeniser, MarianTokeniser, Senten
 from foveate.decode import GreedyConfig
 from foveate.errors import DataError, UsageError
 from foveate.tasks.embedder import Embedder
-from foveate.tasks.translate.use import trace_of
+from foveate.tasks.translate.translation_trace import trace_of
 
 TEXTS = [
     "The cat sat on the mat.",

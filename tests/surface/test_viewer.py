@@ -33,7 +33,9 @@ from foveate.serve import Session, application
 from foveate.serve.server import listening
 from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.translation_ablator import TranslationAblator
-from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
+from foveate.tasks.translate.translation_rerunner import TranslationRerunner
+from foveate.tasks.translate.translation_trace import trace_of
+from foveate.tasks.translate.use import Translator
 
 TOKEN, PORT = "s3cret", 8123
 HOME = f"http://127.0.0.1:{PORT}"

@@ -17,7 +17,8 @@ from foveate.inspect.link import require_words, text_spans
 from foveate.metrics import Links, Score, link_scores
 from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.head import choose, crossings
-from foveate.tasks.translate.use import Translator, require_alone
+from foveate.tasks.translate.translation_trace import require_alone
+from foveate.tasks.translate.use import Translator
 
 
 @dataclass(frozen=True)

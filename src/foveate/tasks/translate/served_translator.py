@@ -18,7 +18,8 @@ from foveate.tasks.served import Answered, Served, Tell, require_settings, whole
 from foveate.tasks.translate.paragraph import Paragraph, ParagraphTranslator
 from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_flight import TranslationFlight
-from foveate.tasks.translate.use import Translator, trace_of
+from foveate.tasks.translate.translation_trace import trace_of
+from foveate.tasks.translate.use import Translator
 
 DIVIDER = re.compile(r"=+[A-Z_]+=+")
 """A line by which clients divide the parts of one message, such as `==WEBLATE_PART==`: it is not translated."""

@@ -47,8 +47,10 @@ from foveate.tasks.translate.task import (
 from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_ablator import TranslationAblator
 from foveate.tasks.translate.translation_answering import TranslationAnswering, aligned, require_consistent
+from foveate.tasks.translate.translation_rerunner import TranslationRerunner
 from foveate.tasks.translate.translation_size import learnt_sizes, suggest, suitable_metrics
-from foveate.tasks.translate.use import TranslationRerunner, Translator, trace_of
+from foveate.tasks.translate.translation_trace import trace_of
+from foveate.tasks.translate.use import Translator
 from foveate.tasks.word_alignment import every_head, score_heads, word_alignments
 from foveate.voice import say
 

@@ -3,7 +3,8 @@
 from foveate.inspect import Trace
 from foveate.inspect.answer_switch import ModelAblator
 from foveate.tasks.translate.translation import Translation
-from foveate.tasks.translate.use import Translator, trace_of
+from foveate.tasks.translate.translation_trace import trace_of
+from foveate.tasks.translate.use import Translator
 
 
 class TranslationAblator(ModelAblator):

@@ -2,32 +2,25 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import torch
 
 from foveate.attention import record
-from foveate.config import to_dict
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
-from foveate.data.text import normalise, require_texts
+from foveate.data.text import require_texts
 from foveate.data.tokeniser import BOS, EOS, PAD, MarianTokeniser, Tokeniser
 from foveate.data.tokeniser.language_tokeniser import translating
 from foveate.data.tokeniser.marian_tokeniser import order_of, vocabulary
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
 from foveate.errors import DataError, UsageError
-from foveate.inspect import Trace, Track
-from foveate.inspect.ablation import switched_off
+from foveate.inspect import Trace
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.attribution import Answer
 from foveate.inspect.looking import Looking
-from foveate.inspect.rerun import Rerun
-from foveate.inspect.trace import Observation, Pedigree
-from foveate.inspect.trace.conversion import Stored
-from foveate.inspect.value import observed
 from foveate.models import Ensemble, Seq2Seq, Transformer
 from foveate.models.hugging_face_folder import CONFIG, read_folder, setting
 from foveate.models.marian import from_marian
@@ -43,10 +36,10 @@ from foveate.tasks.translate.engine import Engine, EngineName
 from foveate.tasks.translate.head import choose, crossings
 from foveate.tasks.translate.run_tokeniser import load_tokenisers
 from foveate.tasks.translate.task import TranslateConfig, build_model
-from foveate.tasks.translate.translation import Forced, Translation
+from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_answer import translation_answer
+from foveate.tasks.translate.translation_trace import require_alone, reread, trace_of
 
-START = "<s>"
 GENERATION = "generation_config.json"
 
 
@@ -190,7 +183,7 @@ class Translator(Looking):
         """ln p of the tokens of the best hypothesis when they are forced: what decoding gave them, unless the model was
         changed since, or another engine rounds otherwise.
         """
-        batch, _, _ = _reread(self, translation)
+        batch, _, _ = reread(self, translation)
         return self._score(*batch)
 
     @torch.inference_mode()
@@ -292,7 +285,7 @@ class Translator(Looking):
         alignments: list[Alignment] = []
         for each in translations:
             translation = self.translate(each) if isinstance(each, str) else each
-            batch, columns, rows = _reread(self, translation)
+            batch, columns, rows = reread(self, translation)
             maps = _crossings(self.models, self._heads(head), batch, (len(rows), len(columns)))
             count = min(map(len, maps))
             weights = torch.stack([each[:count] for each in maps]).mean(0).numpy()
@@ -309,7 +302,7 @@ class Translator(Looking):
         best = self.translate(translation) if isinstance(translation, str) else translation
         if not best.hypotheses:
             raise UsageError("The text is empty: there is nothing to look at.")
-        batch, source, written = _reread(self, best)
+        batch, source, written = reread(self, best)
         look = partial(trace_of, self, best, stored="float32")
         return translation_answer(self.model, batch, source, written, look, later=self.head.when == "consuming")
 
@@ -332,67 +325,6 @@ class Translator(Looking):
             )
 
 
-@torch.inference_mode()
-def trace_of(
-    translator: Translator,
-    translation: Translation,
-    *,
-    gold: Iterable[tuple[int, int]] | None = None,
-    stored: Stored = "float16",
-) -> Trace:
-    """One teacher-forced pass over a translation, which attends exactly as decoding did.
-
-    Tracks: `source`; `read`, what the decoder had seen (it attends to itself there); `target`, what it wrote next
-    (from there it attends across). If the translator's own head aligns words as they are consumed, the rows of its
-    layer are named by `read`; with links by a person, those of all layers are.
-
-    Raises UsageError for an empty text and for a model without attention.
-    """
-    require_alone(translator)
-    if not translation.hypotheses:
-        raise UsageError("The text is empty: there is nothing to look at.")
-    batch, read, written = _reread(translator, translation)
-    observation = observed(translator.model, lambda: translator.model(*batch))
-    target = Track.of_pieces(written, text=translation.text)
-    tracks = {
-        "source": _placed(Track.of_pieces(read, text=translation.source), translator.source_tokeniser),
-        "read": target.shifted(START),
-        "target": target,
-    }
-    pedigree = Pedigree.of(translator.model, configuration=_plain(getattr(translator.model, "config", None)))
-    trace = Trace.of(observation, tracks, pedigree=pedigree, gold=gold, stored=stored)
-    trace = replace(trace, opens=_opening(translator, observation, (len(written), batch[0].length)))
-    trace = _consumed(trace) if translator.head.when == "consuming" else trace
-    if not trace.sites:
-        raise UsageError(
-            "This model has no attention to look at: it reads the source through one fixed vector. `foveate train "
-            "translate` with --set model=bahdanau or --set model=transformer trains one that attends."
-        )
-    return trace
-
-
-def _consumed(trace: Trace) -> Trace:
-    """The trace with queries of the cross-attention that it opens with named by the token that the decoder has read. A
-    link by a person belongs to the query after, and then all cross-attention is named so.
-    """
-    own = None if trace.opens is None else trace.opens[0]
-    read = [each.kind == "cross" and (each.name == own or trace.gold is not None) for each in trace.sites]
-    sites = (replace(each, query="read") if after else each for each, after in zip(trace.sites, read, strict=True))
-    last = len(trace.tracks["read"]) - 1
-    gold = None if trace.gold is None else tuple((row + 1, column) for row, column in trace.gold if row < last)
-    return replace(trace, sites=tuple(sites), gold=gold)
-
-
-def require_alone(translator: Translator) -> None:
-    """Raises UsageError for an ensemble."""
-    if isinstance(translator.model, Ensemble):
-        raise UsageError(
-            f"This is an ensemble of {len(translator.models)} models, which has no attention of its own. Take one of "
-            "its models, which can be made to write the words of the ensemble: `foveate look RUN --text … --target …`, "
-            "or `trace(text, target)`."
-        )
-
-
 def _crossings(
     models: Sequence[Seq2Seq], heads: Sequence[Head], batch: tuple[Batch, Batch], shape: tuple[int, int]
 ) -> list[torch.Tensor]:
@@ -409,73 +341,6 @@ def _crossings(
             raise error if len(models) == 1 else UsageError(f"Model {number} of the ensemble: {error}") from None
         maps.append(weights[1:] if head.when == "consuming" else weights)
     return maps
-
-
-def _reread(translator: Translator, translation: Translation) -> tuple[tuple[Batch, Batch], list[str], list[str]]:
-    """The batch of a teacher-forced pass over a translation, and the names of its source's and its target's tokens."""
-    forced = Forced.of(translation, translator.source_tokeniser, translator.target_tokeniser)
-    return (Batch.of([forced.source]), Batch.of([forced.target])), forced.columns, forced.rows
-
-
-def _opening(translator: Translator, observation: Observation, shape: tuple[int, int]) -> tuple[str, int | None] | None:
-    """The cross-attention, and the head, that alignments show: see `Translator.align`."""
-    across = crossings(observation, shape)
-    if not across:
-        return None
-    layer = max(len(across) - 2, 0) if translator.head.layer is None else translator.head.layer
-    return (across[layer].name, translator.head.head) if -len(across) <= layer < len(across) else None
-
-
-def _placed(track: Track, tokeniser: Tokeniser) -> Track:
-    """The track with the characters of each label, if the tokeniser knows them, in the text as it reads it."""
-    spans = getattr(tokeniser, "spans", None)
-    if spans is None or track.text is None:
-        return track
-    text = normalise(track.text)
-    placed, end = spans(text), float(len(text))
-    offsets = [*((float(first), float(last)) for first, last in placed), *[(end, end)] * (len(track) - len(placed))]
-    return replace(track, text=text, offsets=tuple(offsets))
-
-
-def _plain(config: Any) -> dict[str, Any] | None:
-    """Settings as JSON holds them, each choice with its kind."""
-    return to_dict(config) if is_dataclass(config) and not isinstance(config, type) else None
-
-
-class TranslationRerunner:
-    """Runs a translator again and compares the result with its first translation."""
-
-    def __init__(self, translator: Translator, translation: Translation, trace: Trace) -> None:
-        self.translator, self.first = translator.by_steps(), translation
-        self.reading = [site.name for site in trace.sites if site.key == "source"]
-
-    def __call__(
-        self,
-        source: str,
-        target: str | None,
-        *,
-        heads_off: Sequence[tuple[str, int]],
-        tokens_off: Sequence[int],
-    ) -> Rerun:
-        if not source.strip():
-            raise UsageError("The text is empty: there is nothing to run.")
-        length = len(self.translator.source_tokeniser.encode(source)) + 1
-        hidden = [token for token in tokens_off if token < length]
-        if len(set(hidden)) == length:
-            raise UsageError("All tokens are off: leave one on.")
-        translator, first = self.translator, replace(self.first, source=source)
-        with switched_off(translator.model, heads=heads_off, keys=hidden, sites=self.reading):
-            done = translator.translate(source) if target is None else translator.forced(source, target)
-            log_probability = translator.score(first)
-            trace = trace_of(translator, done)
-        output, before = (tuple(_reread(translator, each)[2]) for each in (done, first))
-        return Rerun(
-            trace=trace,
-            output=output,
-            before=before,
-            log_probability=log_probability,
-            log_probability_before=translator.score(first),
-        )
 
 
 def read_translation(folder: Path | str) -> tuple[Transformer, MarianTokeniser, MarianTokeniser, BeamConfig]:
