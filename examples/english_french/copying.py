@@ -19,6 +19,8 @@ KINDS = {
 }
 """Patterns of the words that are replaced if they are equal on both sides."""
 TOKEN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()))
+MOST = 24
+"""The largest number of words of a line that are replaced: enough for a list of protocols."""
 VOWELS, CONSONANTS = "aeiouy", "bcdfghjklmnpqrstvwxz"
 ONSETS = ["br", "ch", "cl", "dr", "fl", "gr", "kr", "ph", "pl", "sch", "sh", "st", "sz", "th", "tr", "vl", "zh"]
 CODAS = ["", "", "", "l", "m", "n", "nd", "ng", "r", "rd", "ck", "s", "ss", "st", "t", "tz", "x"]
@@ -31,7 +33,8 @@ def with_copies(line: "Line", seed: int = 0, share: float = 0.4, words: Sequence
 
     A function of its arguments. Every word that is replaced occurs once on each side, and its replacement begins with a
     vowel if it did, so that articles remain right. Zero and one remain, because of plurals. Half of the names are
-    made of `words`, if there are any, so that a model learns that Fountain and OnlineFountain can be names.
+    made of `words`, if there are any, so that a model learns that Fountain and OnlineFountain can be names. Some
+    abbreviations differ in one letter (FTP, FTPS, SFTP), and some names become several: Ada Lovelace; FTP, SCP, RTSP.
     """
     random = Random(f"{seed}\t{line.english}\t{line.translation}")
     if random.random() >= share:
@@ -39,14 +42,53 @@ def with_copies(line: "Line", seed: int = 0, share: float = 0.4, words: Sequence
     sides = [TOKEN.finditer(text) for text in (line.english, line.translation)]
     english, other = ([(match[0], match.lastgroup or "") for match in side] for side in sides)
     common = [token for token in english if english.count(token) == other.count(token) == 1]
-    changes = {word: replacement(word, kind, random, words) for word, kind in common if word not in ("0", "1")}
-    if not changes or len(changes) > 6:
+    changes: dict[str, str] = {}
+    for word, kind in common:
+        if word not in ("0", "1"):
+            changes[word] = several(word, kind, random, words, list(changes.values()))
+    if not changes or len(changes) > MOST:
         return None
 
     def changed(text: str) -> str:
         return TOKEN.sub(lambda match: changes.get(match[0], match[0]), text)
 
     return replace(line, english=changed(line.english), translation=changed(line.translation))
+
+
+def several(word: str, kind: str, random: Random, words: Sequence[str], earlier: Sequence[str]) -> str:
+    """A random word of the same kind; for some names two of them, or a list."""
+    if kind == "identifier" and word.isupper():
+        names = [abbreviation(word, random, earlier)]
+        while len(names) < 8 and random.random() < (0.1 if len(names) == 1 else 0.7):
+            names.append(abbreviation(random.choice(CONSONANTS), random, [*earlier, *names]))
+        return ", ".join(names)
+    names = [replacement(word, kind, random, words)]
+    if kind == "name" and random.random() < 0.2:
+        names.append(replacement(random.choice("RA"), kind, random, words))
+    return " ".join(names)
+
+
+def abbreviation(word: str, random: Random, earlier: Sequence[str]) -> str:
+    """Capital letters, which some underscores and digits follow; sometimes almost those of an earlier one."""
+    like = [each for each in earlier if each.isalpha() and each.isupper()]
+    vowel = word[0].lower() in VOWELS + "h"
+    if like and random.random() < 0.4:
+        near = random.choice(like)
+        near = random.choice([f"{near}S", near[:-1] + random.choice(CONSONANTS).upper(), random.choice("SXT") + near])
+        if (near[0].lower() in VOWELS + "h") is vowel and near not in earlier:
+            return near
+    if random.random() < 0.5:
+        rest = "".join(random.choice(VOWELS + CONSONANTS * 2) for _ in range(random.randint(1, 4)))
+        return (random.choice(VOWELS[:4] if vowel else CONSONANTS.replace("h", "")) + rest).upper()
+    first = spoken(random, vowel)
+    return random.choice(
+        [
+            first[:6],
+            f"{first[:4]}_{small(random)}",
+            f"{first[:3]}{random.randint(2, 99)}",
+            f"{first[:3]}/{small(random)}",
+        ]
+    ).upper()
 
 
 def replacement(word: str, kind: str, random: Random, words: Sequence[str]) -> str:
@@ -68,8 +110,6 @@ def replacement(word: str, kind: str, random: Random, words: Sequence[str]) -> s
     if kind == "name":
         return first.capitalize()
     rest = [random.choice(words) if real else small(random) for _ in range(random.randint(1, 2))]
-    if word.isupper():
-        return random.choice([first[:6], "_".join([first[:4], rest[0]]), f"{first[:3]}{random.randint(2, 99)}"]).upper()
     capitals = "".join(random.choice(CONSONANTS) for _ in range(random.randint(2, 3))).upper()
     return random.choice(
         [
@@ -77,6 +117,7 @@ def replacement(word: str, kind: str, random: Random, words: Sequence[str]) -> s
             "".join(part.capitalize() for part in (first, *rest)),
             first + "".join(part.capitalize() for part in rest),
             first.capitalize() + capitals,
+            first[0].upper() + capitals + random.choice([small(random).capitalize(), "s"]),
             f"{first}{random.randint(2, 99)}",
             f"lib{first}" if word[0] == "l" else f"{first}-{rest[0]}",
         ]

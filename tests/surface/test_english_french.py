@@ -507,3 +507,44 @@ def test_a_shipped_run_translates_as_before_and_keeps_no_path(
     assert (tmp_path / "small/model.safetensors").stat().st_size < (trained / "model.safetensors").stat().st_size
     before, after = (Translator.load(folder).translate(["abc"])[0] for folder in (trained, tmp_path / "small"))
     assert before.text == after.text
+
+
+def test_a_near_candidate_replaces_a_translation(
+    part: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = [
+        "Save all 12 files of Zoe now.\tSauvez 12 fichiers.",
+        "Good.\tBon.",
+        "Bad.\tMal.",
+        "This is a new test.\tblabla",
+    ]
+    (tmp_path / "train.tsv").write_text("\n".join([*pairs, pairs[0]]) + "\n")
+    (tmp_path / "valid.tsv").write_text("a\tb\n")
+    distil = part("distil")
+    assert distil.main(["en-fr", str(tmp_path), "--beside", "1", "--least", "20", "--out", str(tmp_path / "near")]) == 0
+    new, *others = lines(tmp_path / "near/train.tsv")
+    source, target = new.split("\t")
+    candidates = Translator.load("en-fr").translate(source, config=distil.BeamConfig(beam=5, num_best=5)).texts
+    assert source == pairs[0].split("\t")[0]
+    assert target in candidates
+    assert others[0] in pairs[1:3], "short lines are not translated"
+    assert others[1:] == pairs[3:], "no candidate is near"
+    assert lines(tmp_path / "near/valid.tsv") == ["a\tb"]
+    assert "2 of 2 lines, 1 replaced" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        distil.main([str(tmp_path), "--out", str(tmp_path / "near")])
+
+
+def test_a_candidate_keeps_numbers_and_names_and_does_not_repeat_itself(part: Callable[[str], ModuleType]) -> None:
+    nearest, source = part("distil").nearest, "Zoe has 12 new red hats."
+    good, far = "Zoe a 12 nouveaux chapeaux rouges", "Zoe porte 12 habits"
+    bad = [
+        "Zoé a 12 chapeaux rouges et neufs",
+        "Zoe a 2 chapeaux rouges et neufs",
+        "Zoe a 12 a 12 a 12 chapeaux rouges et neufs",
+    ]
+    target = "Zoe a 12 chapeaux rouges et neufs"
+    assert nearest([far, *bad, good], source, target, 30.0) == good
+    assert nearest([far, *bad, good], source, target, 99.0) is None
+    assert nearest(bad, source, target, 0.0) is None
+    assert nearest([*bad[:2], bad[2]], source, bad[2], 0.0) == bad[2]

@@ -1,0 +1,92 @@
+"""Replaces training translations by the one of a translator's own candidates that is nearest to them.
+
+    python examples/english_french/distil.py en-fr data/ --out near/
+    python examples/english_french/distil.py en-fr older/ --lines 50000 --beside 100000 --out near/
+
+Candidates are what beam search finds; several runs translate together, as an ensemble. The nearest has the largest
+chrF. A candidate counts only if it has the numbers and names that the translation has, repeats itself no more, and
+comes as near as `--least`; where none does, the translation remains. `near/train.tsv` has every line that was
+translated and as many others as `--beside` says, all different and in the order of `data/train.tsv`; `links.py near/
+--known data/` copies their links. The translator then learns for a short time from what it can say: this is
+sequence-level interpolation (Kim and Rush, Sequence-Level Knowledge Distillation, 2016, section 3.3).
+"""
+
+import argparse
+import re
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from cleaning import NUMBER, repeats
+
+from foveate import Translator
+from foveate.data.text import read_pairs
+from foveate.metrics import corpus_chrf
+from foveate.search import BeamConfig
+
+AT_ONCE = 1024
+CAPITALS = re.compile(r"\b\w*[^\W\d_a-zà-öø-ÿ]\w*")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", metavar="RUN… DATA", help="runs or names of models, then a folder")
+    parser.add_argument("--lines", type=int, default=100_000, metavar="N", help="lines to translate (100,000)")
+    parser.add_argument("--beside", type=int, default=100_000, metavar="N", help="other lines to copy (100,000)")
+    parser.add_argument("--words", type=int, default=5, metavar="N", help="the fewest words of such a line (5)")
+    parser.add_argument("--beam", type=int, default=5, metavar="N", help="candidates of a line (5)")
+    parser.add_argument("--least", type=float, default=45.0, metavar="CHRF", help="the least chrF of a candidate (45)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the choice of lines (0)")
+    parser.add_argument("--out", type=Path, required=True, help="folder for train.tsv and valid.tsv")
+    arguments = parser.parse_args(argv)
+    *runs, folder = arguments.parts
+    if not runs:
+        parser.error("needs one or more runs, then the folder that prepare.py has written")
+    pairs = list(dict.fromkeys((pair.source, pair.target) for pair in read_pairs(Path(folder) / "train.tsv")))
+    order = list(range(len(pairs)))
+    Random(arguments.seed).shuffle(order)
+    chosen = [index for index in order if len(pairs[index][0].split()) >= arguments.words][: arguments.lines]
+    rest = set(chosen)
+    others = [index for index in order if index not in rest][: arguments.beside]
+    translators = [Translator.load(run) for run in runs]
+    translator = Translator.ensemble(translators) if len(translators) > 1 else translators[0]
+    search = BeamConfig(beam=arguments.beam, num_best=arguments.beam)
+    written = {index: pairs[index] for index in others}
+    taken = 0
+    for start in range(0, len(chosen), AT_ONCE):
+        part = [pairs[index] for index in chosen[start : start + AT_ONCE]]
+        answers = translator.translate([source for source, _ in part], config=search, first=start)
+        for index, pair, answer in zip(chosen[start:], part, answers, strict=False):
+            candidate = nearest(answer.texts, *pair, arguments.least)
+            taken += candidate is not None
+            written[index] = pair if candidate is None else (pair[0], candidate)
+        print(f"{start + len(part):,} of {len(chosen):,} lines, {taken:,} replaced", flush=True)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with (arguments.out / "train.tsv").open("w", encoding="utf-8") as file:
+        file.writelines(f"{source}\t{target}\n" for _, (source, target) in sorted(written.items()))
+    shutil.copyfile(Path(folder) / "valid.tsv", arguments.out / "valid.tsv")
+    return 0
+
+
+def nearest(candidates: Sequence[str], source: str, target: str, least: float) -> str | None:
+    """The candidate with the largest chrF, of those that may replace a translation; None if there is none."""
+    scored = [
+        (corpus_chrf([candidate], [target]).value, candidate)
+        for candidate in candidates
+        if sorted(NUMBER.findall(candidate)) == sorted(NUMBER.findall(target))
+        and not copied(source, target) - copied(target, candidate)
+        and (not repeats(candidate) or repeats(target))
+    ]
+    value, candidate = max(scored, default=(0.0, ""))
+    return candidate if candidate and value >= least else None
+
+
+def copied(source: str, target: str) -> Counter[str]:
+    """The words with a capital letter that both have."""
+    return Counter(CAPITALS.findall(source)) & Counter(CAPITALS.findall(target))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
