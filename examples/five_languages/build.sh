@@ -39,3 +39,4 @@ part() { # resumes a part of the training, or begins it with further options
 }
 part first # English to Persian and Chinese, mostly
 part run --set initialise_from="$out/first" # all eight directions
+part deeper --set initialise_from="$out/run" # with two more layers

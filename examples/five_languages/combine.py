@@ -6,6 +6,8 @@ Each folder is named after a language, and `english_french/prepare.py` has fille
 the columns direction, source and target; every pair stands there twice, as `en-fa` and as `fa-en`. The files
 `test.DIRECTION.DOMAIN.tsv` have source and target.
 
+`everyday_lines.py` adds sentences of everyday life to the training text of each language.
+
 A training line of one language is removed if its English is that of a held-out line of another, or if both share eight
 consecutive words, because the model reads them all.
 """
@@ -14,6 +16,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from everyday_lines import everyday
 from prepare import bare, consecutive
 
 from foveate.data.text import Pair, read_pairs
@@ -36,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="N",
         help="training pairs of a language, evenly distributed (200000)",
     )
+    parser.add_argument(
+        "--everyday", type=int, default=8000, metavar="N", help="everyday sentences to draw for a language (8000)"
+    )
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
     held_out = [
@@ -49,9 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     train: list[str] = []
     for folder in arguments.folders:
         pairs = list(read_pairs(folder / "train.tsv"))
-        kept = [pair for pair in pairs if bare(pair.source) not in equal and grams.isdisjoint(consecutive(pair.source))]
+        added = [Pair(0, *each) for each in everyday(folder.name, arguments.everyday)]
+        kept, daily = (
+            [pair for pair in part if bare(pair.source) not in equal and grams.isdisjoint(consecutive(pair.source))]
+            for part in (pairs, added)
+        )
         print(f"{folder.name}: {len(pairs):,} training pairs, {len(kept):,} without other languages' held-out English")
-        train += directed(evenly(kept, arguments.most), folder.name)
+        train += directed([*evenly(kept, arguments.most), *daily], folder.name)
     valid = [
         line
         for folder in arguments.folders

@@ -228,7 +228,8 @@ def test_languages_are_combined_without_the_held_out_english_of_another(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     out = tmp_path / "many"
-    assert part("combine").main([str(tmp_path / "fa"), str(tmp_path / "zh"), "--out", str(out)]) == 0
+    folders = [str(tmp_path / code) for code in ("fa", "zh")]
+    assert part("combine").main([*folders, "--everyday", "0", "--out", str(out)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(str(out / "train.tsv"))  # which says that all is done
     assert lines(out / "train.tsv") == [
         *("en-fa\tA cat\tیک گربه", "fa-en\tیک گربه\tA cat"),
@@ -239,8 +240,63 @@ def test_languages_are_combined_without_the_held_out_english_of_another(
     assert part("directed_links").main([str(out)]) == 0
     assert lines(out / "train.links") == ["0-0 1-1", "0-0 1-1", "", ""]  # Chinese has no spaces between words
     assert len(lines(out / "valid.links")) == 4
-    for name in ("combine", "directed_links"):
+    held_out = next(english for english, _ in part("everyday_lines").everyday("fa") if len(english.split()) < 8)
+    with (tmp_path / "zh/valid.tsv").open("a", encoding="utf-8") as file:
+        file.write(f"{held_out}\t\u4e00\n")
+    assert part("combine").main([*folders, "--out", str(out)]) == 0
+    daily = {tuple(line.split("\t")) for line in lines(out / "train.tsv")}
+    assert {("en-fa", "Good morning.", "صبح بخیر."), ("zh-en", "早上好。", "Good morning.")} < daily
+    assert held_out not in {source for _, source, _ in daily}
+    for name in ("combine", "directed_links", "everyday_lines"):
         sys.modules.pop(name)
+
+
+def test_everyday_sentences_have_the_forms_of_each_language(
+    part: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(HERE.parent / "five_languages"))
+    everyday = part("everyday_lines").everyday
+    made = {code: dict(everyday(code, most=30_000)) for code in ("de", "fa", "ru", "zh")}
+    expected = {
+        "He gave the phone to his neighbour.": (
+            "Er gab seinem Nachbarn das Telefon.",
+            "او تلفن را به همسایه\u200cاش داد.",
+            "Он дал телефон своему соседу.",
+            "他把电话给了他的邻居。",
+        ),
+        "The girl showed the cat to her mother.": (
+            "Das Mädchen zeigte seiner Mutter die Katze.",
+            "دختر گربه را به مادرش نشان داد.",
+            "Девочка показала кошку своей матери.",
+            "女孩把猫给她的母亲看了。",
+        ),
+        "He buys the blue knife.": (
+            "Er kauft das blaue Messer.",
+            "او چاقوی آبی را می\u200cخرد.",
+            "Он покупает синий нож.",
+            "他买那把蓝色的刀。",
+        ),
+        "They do not like this book.": (
+            "Sie mögen dieses Buch nicht.",
+            "آن\u200cها این کتاب را دوست ندارند.",
+            "Они не любят эту книгу.",
+            "他们不喜欢这本书。",
+        ),
+        "Where is my house?": ("Wo ist mein Haus?", "خانه\u200cی من کجاست؟", "Где мой дом?", "我的房子在哪里？"),
+        "There are two cats in the garden.": (
+            "Im Garten sind zwei Katzen.",
+            "در باغ دو گربه هست.",
+            "В саду две кошки.",
+            "花园里有两只猫。",
+        ),
+        "She has an apple.": ("Sie hat einen Apfel.", "او یک سیب دارد.", "У неё есть яблоко.", "她有一个苹果。"),
+    }
+    for english, others in expected.items():
+        assert tuple(made[code][english] for code in ("de", "fa", "ru", "zh")) == others
+    assert made["de"].keys() == made["zh"].keys(), "the same sentences"
+    assert "He gave the book to his son." not in made["de"], "a page shows it as unseen"
+    assert everyday("fr") == everyday("de", most=0) == []
+    sys.modules.pop("everyday_lines")
 
 
 def test_a_page_instead_of_a_package_is_refused(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
