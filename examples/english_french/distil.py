@@ -6,9 +6,9 @@
 Candidates are what beam search finds; several runs translate together, as an ensemble. The nearest has the largest
 chrF. A candidate counts only if it has the numbers and names that the translation has, repeats itself no more, and
 comes as near as `--least`; where none does, the translation remains. `near/train.tsv` has every line that was
-translated and as many others as `--beside` says, all different and in the order of `data/train.tsv`; `links.py near/
---known data/` copies their links. The translator then learns for a short time from what it can say: this is
-sequence-level interpolation (Kim and Rush, Sequence-Level Knowledge Distillation, 2016, section 3.3).
+translated and as many others as `--beside` says, drawn from all lines, so that those that come several times still do;
+`links.py near/ --known data/` copies their links. A short training with it teaches the translator from what it can
+say: sequence-level interpolation (Kim and Rush, Sequence-Level Knowledge Distillation, 2016, section 3.3).
 """
 
 import argparse
@@ -44,28 +44,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     *runs, folder = arguments.parts
     if not runs:
         parser.error("needs one or more runs, then the folder that prepare.py has written")
-    pairs = list(dict.fromkeys((pair.source, pair.target) for pair in read_pairs(Path(folder) / "train.tsv")))
-    order = list(range(len(pairs)))
-    Random(arguments.seed).shuffle(order)
-    chosen = [index for index in order if len(pairs[index][0].split()) >= arguments.words][: arguments.lines]
+    lines = [(pair.source, pair.target) for pair in read_pairs(Path(folder) / "train.tsv")]
+    pairs = list(dict.fromkeys(lines))
+    chance = Random(arguments.seed)
+    chance.shuffle(pairs)
+    chosen = [pair for pair in pairs if len(pair[0].split()) >= arguments.words][: arguments.lines]
     rest = set(chosen)
-    others = [index for index in order if index not in rest][: arguments.beside]
+    others = [pair for pair in lines if pair not in rest]
+    others = chance.sample(others, min(arguments.beside, len(others)))
     translators = [Translator.load(run) for run in runs]
     translator = Translator.ensemble(translators) if len(translators) > 1 else translators[0]
     search = BeamConfig(beam=arguments.beam, num_best=arguments.beam)
-    written = {index: pairs[index] for index in others}
-    taken = 0
+    written, taken = others, 0
     for start in range(0, len(chosen), AT_ONCE):
-        part = [pairs[index] for index in chosen[start : start + AT_ONCE]]
+        part = chosen[start : start + AT_ONCE]
         answers = translator.translate([source for source, _ in part], config=search, first=start)
-        for index, pair, answer in zip(chosen[start:], part, answers, strict=False):
-            candidate = nearest(answer.texts, *pair, arguments.least)
+        for (source, target), answer in zip(part, answers, strict=True):
+            candidate = nearest(answer.texts, source, target, arguments.least)
             taken += candidate is not None
-            written[index] = pair if candidate is None else (pair[0], candidate)
+            written.append((source, target if candidate is None else candidate))
         print(f"{start + len(part):,} of {len(chosen):,} lines, {taken:,} replaced", flush=True)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with (arguments.out / "train.tsv").open("w", encoding="utf-8") as file:
-        file.writelines(f"{source}\t{target}\n" for _, (source, target) in sorted(written.items()))
+        file.writelines(f"{source}\t{target}\n" for source, target in written)
     shutil.copyfile(Path(folder) / "valid.tsv", arguments.out / "valid.tsv")
     return 0
 
