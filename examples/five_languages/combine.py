@@ -44,21 +44,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    held_out = [
-        pair.source
-        for folder in arguments.folders
-        for path in (folder / "valid.tsv", *sorted(folder.glob("test.*.tsv")))
-        for pair in read_pairs(path)
-    ]
+    held_out = [pair.source for folder in arguments.folders for pair in held_out_pairs(folder)]
     equal = {bare(text) for text in held_out}
     grams = {gram for text in held_out for gram in consecutive(text)}
     train: list[str] = []
     for folder in arguments.folders:
         pairs = list(read_pairs(folder / "train.tsv"))
-        added = [Pair(0, *each) for each in everyday(folder.name, arguments.everyday)]
-        kept, daily = (
-            [pair for pair in part if bare(pair.source) not in equal and grams.isdisjoint(consecutive(pair.source))]
-            for part in (pairs, added)
+        kept = [pair for pair in pairs if bare(pair.source) not in equal and grams.isdisjoint(consecutive(pair.source))]
+        daily = unseen(
+            everyday(folder.name, arguments.everyday), [*held_out, *(pair.target for pair in held_out_pairs(folder))]
         )
         print(f"{folder.name}: {len(pairs):,} training pairs, {len(kept):,} without other languages' held-out English")
         train += directed([*evenly(kept, arguments.most), *daily], folder.name)
@@ -78,6 +72,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             write(arguments.out / f"test.{folder.name}-en.{name}", back)
     write(arguments.out / "train.tsv", train)  # last, for which `build.sh` looks
     return 0
+
+
+def held_out_pairs(folder: Path) -> list[Pair]:
+    """The validation and test pairs of a language."""
+    return [pair for path in (folder / "valid.tsv", *sorted(folder.glob("test.*.tsv"))) for pair in read_pairs(path)]
+
+
+def unseen(sentences: list[tuple[str, str]], held_out: Sequence[str]) -> list[Pair]:
+    """The pairs whose sides differ from every held-out text and share no eight consecutive words with one."""
+    equal, grams = {bare(text) for text in held_out}, {gram for text in held_out for gram in consecutive(text)}
+    return [
+        Pair(0, *each)
+        for each in sentences
+        if all(bare(side) not in equal and grams.isdisjoint(consecutive(side)) for side in each)
+    ]
 
 
 def directed(pairs: Sequence[Pair], code: str) -> Iterator[str]:

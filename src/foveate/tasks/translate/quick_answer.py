@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from foveate.inspect.alignment import Alignment
 
 WORK = 1e10
-"""Multiplications up to which numpy's answer comes before torch is imported: about 350 tokens for the model that comes
+"""Multiplications up to which numpy's answer comes before torch is imported: about 280 tokens for the model that comes
 with foveate and four hypotheses."""
 LINES = 64
 """The most texts: more of them are translated together, and the first are printed before the last are read."""
