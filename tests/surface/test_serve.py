@@ -185,6 +185,25 @@ def test_kserve(service: ServiceProcess, alone: dict[str, str]) -> None:
     assert len(by_words["columns"]) <= len(by_pieces["columns"])
 
 
+def test_many_explanations_are_one_question(service: ServiceProcess) -> None:
+    whole = [{"source": text, "site": site} for text in SENTENCES for site in (0, None)]
+    asked = [*whole, {"source": SENTENCES[0], "site": 0, "head": 0}, {"source": "a b c", "target": "d"}]
+    made = service.client.post("/v1/models/en-fr:explain", json={"instances": asked}).json()["explanations"]
+    assert made == [service.client.post("/explain", json={**each, "run": "en-fr"}).json() for each in asked]
+    assert made[0]["head"] is None, "the mean of all heads"
+    assert made[-2]["head"] == 0
+    assert made[-2]["weights"] != made[0]["weights"]
+    assert service.client.post("/v1/models/en-fr:explain", json={"instances": []}).json() == {"explanations": []}
+
+
+def test_a_form_may_have_as_many_texts_as_json(service: ServiceProcess) -> None:
+    texts = [f"{number}." for number in range(100)]
+    form = service.client.post("/translate", data={"q": texts, "source": "en", "target": "fr"})
+    assert form.status_code == 200, form.text
+    asked = {"q": texts, "source": "en", "target": "fr"}
+    assert form.json() == service.client.post("/translate", json=asked).json()
+
+
 def packed_text(text: str) -> bytes:
     return struct.pack("<I", len(text.encode())) + text.encode()
 
@@ -216,7 +235,7 @@ def test_shapes_of_hugging_face(service: ServiceProcess, alone: dict[str, str]) 
         return service.client.post(f"/models/{run}", json={"inputs": inputs, "parameters": parameters}).json()
 
     assert at("en-fr", SENTENCES[:2]) == [{"translation_text": alone[sentence]} for sentence in SENTENCES[:2]]
-    assert at("en-fr", "word " * 2_000)[0]["finished"] is False
+    assert at("en-fr", "word " * 900)[0]["finished"] is False
     ((best,),) = at("labels", "a b", top_k=1)
     assert best["label"] == service.client.post("/classify", json={"text": "a b"}).json()["label"]
     words = at("tags", "a  b c")
@@ -259,6 +278,17 @@ def test_shapes_of_hugging_face(service: ServiceProcess, alone: dict[str, str]) 
         ("/v1/completions", b'{"model": "gpt", "prompt": "a", "seed": 99999999999999999999}', 422, "settings"),
         ("/tag", b'{"text": "a", "settings": {"bean": [[1]]}}', 422, "shape"),
         ("/v1/models/en-fr:explain", b'{"instances": ["a"' + b', "a"' * 128 + b"]}", 422, "129"),
+        ("/explain", b'{"source": "a", "top": 0}', 422, "top is a number"),
+        ("/v1/models/en-fr:explain", b'{"instances": ["a", {"source": "a", "top": 0}]}', 422, "top is a number"),
+        ("/v1/models/en-fr:explain", b'{"instances": ["a", {"source": "a", "site": "x"}]}', 422, "x"),
+        (
+            "/v1/models/en-fr:explain",
+            b'{"parameters": {"page": true}, "instances": ["a"' + b', "a"' * 32 + b"]}",
+            422,
+            "At most 32 pages",
+        ),
+        ("/translate", b'{"q": "' + b"a " * 2000 + b'", "target": "fr"}', 422, "tokens, and at most 1,000"),
+        ("/translate", b'{"q": "' + b"a " * 2000 + b'", "target": "fr", "alternatives": 1}', 422, "at most 1,000"),
         ("/v1/chat/completions", b'{"model": "tags", "messages": []}', 404, "/tag"),
         ("/v2/models/en-fr/infer", b'{"inputs": [{"name": "texts", "datatype": "BYTES", "shape": [0]}]}', 422, "texts"),
         ("/v2/models/en-fr/infer", TENSOR + b', "outputs": [{"name": "txt"}]}', 422, "Did you mean"),
@@ -283,7 +313,7 @@ def test_limits_say_the_numbers(service: ServiceProcess) -> None:
         response = service.client.post("/translate", json={**asked, "q": q})
         assert response.status_code == 422
         assert words in response.json()["error"]
-    cut = service.client.post("/translate", json={**asked, "q": "word " * 2_000}).json()
+    cut = service.client.post("/translate", json={**asked, "q": "word " * 900}).json()
     assert cut["finished"] is False
     large = service.client.post("/translate", content=b"x" * 1_000_001)
     assert large.status_code == 413

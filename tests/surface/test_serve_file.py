@@ -335,3 +335,12 @@ def test_the_log_has_no_names_of_files(service: ServiceProcess) -> None:
     assert (line["route"], line["status"]) == ("transcribe", 422)
     assert "secret" not in response.text
     assert not any("secret" in line for line in service.lines)
+
+
+def test_a_malformed_form_leaves_one_line_of_json(service: ServiceProcess) -> None:
+    before = len(service.lines)
+    form = b"--x\r\nContent=Disposition: a\r\n\r\nabc\r\n--x--\r\n"
+    response = posted(service, "/transcribe", form, "multipart/form-data; boundary=x")
+    assert response.status_code == 400
+    service.wait_for(response.headers["x-request-id"])
+    assert all(json.loads(line) for line in service.lines[before:])

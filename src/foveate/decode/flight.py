@@ -6,6 +6,7 @@ alone, in any order of arrival and at any capacity.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
@@ -359,7 +360,7 @@ def require_names(
             f"decode: {len(names)} names, {len(sources)} sources and {len(limits)} limits. Give one of each for every "
             "sentence."
         )
-    repeated = [name for place, name in enumerate(names) if name in taken or name in names[:place]]
+    repeated = [name for name, count in Counter(names).items() if count > 1 or name in taken]
     if repeated:
         raise UsageError(f"decode: the names {repeated} already stand for sentences in flight. Give each its own.")
 

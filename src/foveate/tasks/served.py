@@ -126,11 +126,11 @@ class Served(ABC):
         self._require_cells(site.queries, site.keys)
         drawn = alignment(trace, site=settings.get("site"), head=settings.get("head"))
         drawn = drawn.words() if settings.get("words", True) else drawn.readable()
-        head = trace.opening[1] if settings.get("site") is None else 0
+        head = trace.opening[1] if settings.get("site") is None else None
         answer = {
             **summary,
             "site": site.name,
-            "head": settings.get("head", head),
+            "head": head if settings.get("head") is None else settings["head"],
             "rows": list(drawn.target),
             "columns": list(drawn.source),
             **_weights(drawn.weights.tolist(), settings.get("top")),

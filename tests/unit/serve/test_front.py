@@ -64,6 +64,20 @@ def test_a_forced_target_is_limited_and_paid_for_like_the_text(desk: Desk) -> No
     assert cost("explain", ["a"], {"target": "b" * 9}) == cost("explain", ["a" * 10], {})
 
 
+def test_a_model_has_the_names_that_are_listed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = (("en", "fa"), ("fa", "en"))
+    card = Card("mine", "translate", "mine", "", 1, None, 0, (), 1.0, directions=pairs)
+    monkeypatch.setattr(ModelPool, "cards", [card])
+
+    async def asked(name: str) -> int:
+        gate = application(desk, Keyring(), Door(None), print)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(gate), base_url="http://b.example") as client:
+            return (await client.get(f"/v1/models/{name}")).status_code
+
+    statuses = {name: asyncio.run(asked(name)) for name in ("mine:fa", "mine:en", "mine:de", "mine:", "other")}
+    assert statuses == {"mine:fa": 200, "mine:en": 200, "mine:de": 404, "mine:": 404, "other": 404}
+
+
 def test_pages_of_an_allowed_origin_may_send_the_headers_that_their_clients_have(desk: Desk) -> None:
     async def asked(origin: str) -> httpx.Response:
         gate = application(desk, Keyring(), Door(None, frozenset({"https://a.example"})), print)

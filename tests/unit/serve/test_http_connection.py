@@ -103,6 +103,54 @@ def test_a_client_that_sends_byte_by_byte_does_not_win_time() -> None:
     assert told(talk)[:13] in (b"HTTP/1.1 408 ", b"reset")  # the latter where a byte met a closed connection
 
 
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+"""What Java's client and `curl --http2` send."""
+
+
+@pytest.mark.parametrize("cut", [0, 30, 130, 175, 180, 200])
+def test_a_request_that_offers_another_protocol_keeps_its_body(cut: int) -> None:
+    body = b"POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+    first = HEAD + b"%d\r\n" % len(body) + OFFER + b"\r\n" + body
+    last = HEAD + b"4\r\nConnection: close\r\n\r\nlast"
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        sent = first + first + last
+        for part in (sent[:cut], sent[cut:]):
+            writer.write(part)
+            await asyncio.sleep(0.02)
+        return await rest(reader)
+
+    answers = told(talk)
+    assert answers.count(b"HTTP/1.1 200 OK") == 3, "the body is not a request of its own"
+    assert answers.count(body) == 2
+    assert answers.endswith(b"last")
+
+
+def test_another_protocol_is_offered_again_and_again() -> None:
+    many = 600
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write((HEAD + b"1\r\n" + OFFER + b"\r\na") * many)
+        writer.write(HEAD + b"4\r\nConnection: close\r\n\r\nlast")
+        return await rest(reader)
+
+    assert told(talk).count(b"HTTP/1.1 200 OK") == many + 1
+
+
+def test_a_tunnel_is_not_opened() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(b"CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n" + HEAD + b"1\r\n\r\na")
+        await asyncio.sleep(0.02)
+        writer.write(b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n" + HEAD + b"1\r\n\r\nb")
+        return await rest(reader)
+
+    answers = told(talk)
+    assert answers.startswith(
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na"
+    )
+    assert answers.count(b" 400 Bad Request") == 1
+
+
 def test_a_header_has_an_end() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         writer.write(b"GET / HTTP/1.1\r\n" + b"".join(b"x%d: y\r\n" % number for number in range(LARGEST_HEAD // 7)))

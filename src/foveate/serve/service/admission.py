@@ -67,7 +67,7 @@ def cost(kind: str, texts: Sequence[str], settings: Mapping[str, Any], lengths: 
     """
     read = sum(map(len, texts))
     if kind == "explain":  # the text itself is explained, and a target that is forced
-        return EXPLAINING * (read + len(forced(settings)))
+        return EXPLAINING * (read + len(forced(settings)) * len(texts))
     return read + CHARACTERS_A_TOKEN * tokens_of(settings, lengths) * len(texts)
 
 

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from foveate.serve.service.refused import RefusedError, invalid
 
 Shape = TypeVar("Shape")
-MOST_FIELDS = 20
+MOST_FIELDS = 1000
+"""The most fields of a form or a query string, where a text may come many times."""
 FORM = "application/x-www-form-urlencoded"
 PARTS = "multipart/form-data"
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -17,7 +18,9 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
     """uvicorn's connection with these limits."""
 
     class HttpConnection(HttpToolsProtocol):
-        """uvicorn waits without end for the rest of a request, and for a client that does not read."""
+        """uvicorn waits without end for the rest of a request, and for a client that does not read. It loses the body
+        of a request that offers another protocol, and reads what comes later of it as the next request.
+        """
 
         _late: asyncio.TimerHandle | None = None
         _stuck: asyncio.TimerHandle | None = None
@@ -34,9 +37,34 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
                 self._expect()
             if not self._in_body:
                 self._head += len(data)
-            super().data_received(data)
+            self._unset_keepalive_if_required()
+            self._parse(data)
             if self._head > LARGEST_HEAD:
                 self._refuse(431, f"The header of a request has at most {LARGEST_HEAD:,} bytes.")
+
+        def _parse(self, data: bytes) -> None:
+            while True:
+                try:
+                    return self.parser.feed_data(data)
+                except httptools.HttpParserUpgrade as error:
+                    again = self._without_offer() if self._offers() else b""  # CONNECT was answered, without a tunnel
+                    data = again + data[error.args[0] :]
+                    self.parser = httptools.HttpRequestParser(self)
+                except httptools.HttpParserError:
+                    return self.send_400_response("Invalid HTTP request received.")
+
+        def _offers(self) -> bool:
+            """Whether the header offers another protocol (Upgrade), which a server may ignore: RFC 9110, 7.8. Java's
+            client offers HTTP/2.
+            """
+            return self.parser.should_upgrade() and any(name == b"upgrade" for name, _ in self.headers)
+
+        def _without_offer(self) -> bytes:
+            """The header as if no other protocol were offered."""
+            version = self.parser.get_http_version().encode()
+            lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
+            lines += [b"%s: %s" % (name, value) for name, value in self.headers if name != b"upgrade"]
+            return b"\r\n".join(lines) + b"\r\n\r\n"
 
         def on_message_begin(self) -> None:
             if self._late is None:  # it may have begun in one piece with the end of the request before
@@ -44,10 +72,14 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
+            if self._offers():
+                return
             self._in_body, self._head = True, 0
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
+            if self._offers():
+                return
             self._in_body = False
             self._forget()
             super().on_message_complete()

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from foveate.config import permit
 from foveate.errors import FoveateError
-from foveate.interruption import interruptible
+from foveate.interruption import ask, interruptible
 from foveate.serve.service.admission import COMPANY, cost
 from foveate.serve.service.failure import described
 from foveate.serve.service.language import pair_of
@@ -379,7 +379,11 @@ class ModelProcess:
         model = self.models[first.run]
         if first.kind == "explain":
             digest = {"digest": self.digests[first.run]}
-            return [Answered(digest | model.explain(text, first.settings)) for text in first.texts]
+            explained = []
+            for text in first.texts:
+                ask()
+                explained.append(Answered(digest | model.explain(text, first.settings)))
+            return explained
         if first.kind == "stream":
             self._say_unknown(first)
             return [model.stream(first.texts[0], first.settings, lambda part: self._tell(first.number, part))]

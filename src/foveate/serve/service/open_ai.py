@@ -122,6 +122,8 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         keys.require(request)
         name = request.path_params["name"]
         card = named(desk, name)
+        if name not in [each["id"] for each in listed(card)]:
+            raise missing(f"There is no model {name!r}.", "model_not_found")
         return answer({**shown(card, name), "name": name, "ready": True})  # the latter two for KServe's clients
 
     async def chat(request: Request) -> Response:

@@ -2,6 +2,8 @@
 `/caption` and `/classify` for files, and `/explain`, an answer with its weights.
 """
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from foveate.serve.service.body import PARTS, answer, read
-from foveate.serve.service.desk import Desk, writes
+from foveate.serve.service.desk import PAGES, Desk, writes
 from foveate.serve.service.keyring import Keyring
 from foveate.serve.service.message import Card, settings_of
 from foveate.serve.service.refused import RefusedError, invalid
@@ -91,7 +93,8 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
     async def explain(request: Request) -> Response:
         keys.require(request)
         query = await read(request, Explain, desk.limits.body)
-        return answer(await explained(desk, request, query))
+        (value,) = await explained(desk, request, [query])
+        return answer(value)
 
     return [
         *map(of, VERBS),
@@ -106,14 +109,48 @@ def _is_file(kind: str) -> bool:
     return kind in (PARTS, "application/octet-stream") or kind.startswith(("audio/", "image/", "video/"))
 
 
-async def explained(desk: Desk, request: Request, query: Explain) -> dict[str, Any]:
-    """The answer with its weights, and the digest of the model that gave it; `page` is the path of the viewer's page of
-    this answer.
+async def explained(desk: Desk, request: Request, queries: Sequence[Explain]) -> list[dict[str, Any]]:
+    """The answers with their weights, and the digest of the model that gave them; `page` is the path of the viewer's
+    page of an answer.
+
+    Those with equal settings are one question, and all questions are admitted before the first is answered.
     """
+    if sum(bool(query.page) for query in queries) > PAGES:
+        raise invalid(f"At most {PAGES} pages are kept: ask for fewer at once.")
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, query in enumerate(queries):
+        groups.setdefault((_asked(desk, query).name, *_settings(query).items()), []).append(place)
+    asked = [
+        asyncio.create_task(
+            desk.ask(
+                request,
+                _asked(desk, queries[places[0]]),
+                [queries[place].source for place in places],
+                _settings(queries[places[0]]),
+                kind="explain",
+            )
+        )
+        for places in groups.values()
+    ]
+    try:
+        replies = await asyncio.gather(*asked)
+    finally:  # one that was refused ends the others
+        for task in asked:
+            task.cancel()
+        await asyncio.wait(asked)
+    answers: list[dict[str, Any]] = [{}] * len(queries)
+    for (run, *_), places, reply in zip(groups, groups.values(), replies, strict=True):
+        for place, value in zip(places, reply.values, strict=True):
+            page = {"page": desk.keep(value["page"])} if "page" in value else {}
+            answers[place] = {"run": run, **value, **page}
+    return answers
+
+
+def _settings(query: Explain) -> dict[str, Any]:
+    """The settings of a question. Raises RefusedError for impossible ones."""
     if query.top is not None and query.top < 1:
         raise invalid(f"top is a number of weights in each row, 1 or more, got {query.top}.")
-    card = _asked(desk, query)
-    settings = settings_of(
+    return settings_of(
         target=query.target,
         to=query.to,
         site=query.site,
@@ -123,11 +160,6 @@ async def explained(desk: Desk, request: Request, query: Explain) -> dict[str, A
         page=query.page or None,
         hops=query.hops,
     )
-    reply = await desk.ask(request, card, [query.source], settings, kind="explain")
-    result = dict(reply.values[0])
-    if "page" in result:
-        result["page"] = desk.keep(result["page"])
-    return {"run": card.name, **result}
 
 
 def _asked(desk: Desk, query: Explain) -> Card:

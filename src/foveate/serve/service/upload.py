@@ -1,6 +1,7 @@
 """Files in requests: a body that is a file, or a form of several parts with files among them."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from foveate.suggestion import did_you_mean
 JSON = "application/json"
 FILE = "file"
 """The name of the part of a form that is a file."""
+logging.getLogger("python_multipart").addHandler(logging.NullHandler())  # the log of the service is JSON alone
 MOST_PARTS = 40
 LONGEST_TYPE = 8_192
 """Bytes of the type of a form."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from foveate.data.tokeniser import LanguageTokeniser, Tokeniser
 from foveate.decode import BeamConfig, DecodeConfig, GreedyConfig
-from foveate.errors import UsageError
+from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace
 from foveate.suggestion import did_you_mean
 from foveate.tasks.run_model import require_text
@@ -25,6 +25,10 @@ DIVIDER = re.compile(r"=+[A-Z_]+=+")
 """A line by which clients divide the parts of one message, such as `==WEBLATE_PART==`: it is not translated."""
 WIDEST = 16
 """The largest beam of a request."""
+LONGEST = 1000
+"""The most tokens of a sentence. The model reads a sentence at once, which takes a time that grows with the square of
+its tokens and in which nothing else is answered.
+"""
 STEPS = 4
 """The tokens that texts in flight get between two looks at what has come and what nobody waits for."""
 
@@ -59,6 +63,7 @@ class ServedTranslator(Served):
         config = _wide(self.reader.config, settings, more)
         lines = [text.split("\n") for text in texts]
         spoken = [line for text in lines for line in text if is_spoken(line)]
+        self.require_short([sentence for line in spoken for sentence in paragraphs.sentences(line)])
         done = iter(paragraphs.translate(spoken, config=config))
         return [self.joined([(line, next(done) if is_spoken(line) else None) for line in text], more) for text in lines]
 
@@ -112,6 +117,15 @@ class ServedTranslator(Served):
     def tokens(self, text: str) -> int:
         return len(self.reader.source_tokeniser.encode(text))
 
+    def require_short(self, sentences: Sequence[str]) -> None:
+        """Raises DataError for a sentence with too many tokens."""
+        for sentence in sentences:
+            if len(sentence.encode()) > LONGEST and (tokens := self.tokens(sentence)) > LONGEST:
+                raise DataError(
+                    f"A sentence has {tokens:,} tokens, and at most {LONGEST:,} are allowed: {sentence[:40]!r} … "
+                    "Divide it by a full stop or a line break."
+                )
+
     def joined(self, lines: Sequence[tuple[str, Paragraph | None]], more: int = 0) -> Answered:
         """The answer to a text from its lines and their translations; None for a line that stays as it is."""
         parts = [part for _, done in lines if done is not None for part in done.parts]
@@ -153,6 +167,7 @@ class ServedFlight:
         sentences = self.served.into(settings).sentences
         lines = [[(line, sentences(line) if is_spoken(line) else []) for line in text.split("\n")] for text in texts]
         flat = [sentence.strip() for text in lines for _, parts in text for sentence in parts]
+        self.served.require_short(flat)
         self._flight.admit([(number, place) for place in range(len(flat))], flat, to=settings.get("to"))
         self._questions[number] = _Question(lines, [None] * len(flat), tell)
 
