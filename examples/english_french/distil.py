@@ -4,8 +4,9 @@
     python examples/english_french/distil.py en-fr older/ --lines 50000 --beside 100000 --out near/
 
 Candidates are what beam search finds; several runs translate together, as an ensemble. The nearest has the largest
-chrF. A candidate counts only if it has the numbers and names that the translation has, repeats itself no more, and
-comes as near as `--least`; where none does, the translation remains. `near/train.tsv` has every line that was
+chrF. A candidate counts only if it has the numbers and names that the translation has, repeats itself no more, shares
+no eight consecutive words with a held-out line, and comes as near as `--least`; where none does, the translation
+remains. `near/train.tsv` has every line that was
 translated and as many others as `--beside` says, drawn from all lines, so that those that come several times still do;
 `links.py near/ --known data/` copies their links. A short training with it teaches the translator from what it can
 say: sequence-level interpolation (Kim and Rush, Sequence-Level Knowledge Distillation, 2016, section 3.3).
@@ -20,6 +21,7 @@ from pathlib import Path
 from random import Random
 
 from cleaning import NUMBER, repeats
+from prepare import consecutive
 
 from foveate import Translator
 from foveate.data.text import read_pairs
@@ -52,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     rest = set(chosen)
     others = [pair for pair in lines if pair not in rest]
     others = chance.sample(others, min(arguments.beside, len(others)))
+    held_out = [Path(folder) / "valid.tsv", *sorted(Path(folder).glob("test.*.tsv"))]
+    unseen = {gram for path in held_out for pair in read_pairs(path) for gram in consecutive(pair.target)}
     translators = [Translator.load(run) for run in runs]
     translator = Translator.ensemble(translators) if len(translators) > 1 else translators[0]
     search = BeamConfig(beam=arguments.beam, num_best=arguments.beam)
@@ -60,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         part = chosen[start : start + AT_ONCE]
         answers = translator.translate([source for source, _ in part], config=search, first=start)
         for (source, target), answer in zip(part, answers, strict=True):
-            candidate = nearest(answer.texts, source, target, arguments.least)
+            allowed = [text for text in answer.texts if unseen.isdisjoint(consecutive(text))]
+            candidate = nearest(allowed, source, target, arguments.least)
             taken += candidate is not None
             written.append((source, target if candidate is None else candidate))
         print(f"{start + len(part):,} of {len(chosen):,} lines, {taken:,} replaced", flush=True)

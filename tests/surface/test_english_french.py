@@ -587,6 +587,12 @@ def test_a_near_candidate_replaces_a_translation(
     assert target in candidates
     assert lines(tmp_path / "near/valid.tsv") == ["a\tb"]
     assert "2 of 2 lines, 1 replaced" in capsys.readouterr().out
+    (tmp_path / "train.tsv").write_text("Save the old green book of the king on the new table.\tblabla\n")
+    source = "Save the old green book of the king on the new table."
+    said = Translator.load("en-fr").translate(source, config=distil.BeamConfig(beam=5, num_best=5)).texts
+    (tmp_path / "test.x.tsv").write_text("".join(f"a\t{text}\n" for text in said))
+    distil.main(["en-fr", str(tmp_path), "--least", "0", "--out", str(tmp_path / "near")])
+    assert "1 of 1 lines, 0 replaced" in capsys.readouterr().out, "a test line has these words"
     with pytest.raises(SystemExit):
         distil.main([str(tmp_path), "--out", str(tmp_path / "near")])
 
