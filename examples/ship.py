@@ -50,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def ship(run: Path, folder: Path, guide: GuideConfig, *, stored: Stored = "bfloat16", capitals: bool = False) -> None:
-    """Write the folder. Raises DataError if the run has no undamaged weights."""
+    """Write the folder. Raises DataError if the run has no undamaged weights, ValueError for the run's own folder."""
+    if folder.resolve() == run.resolve():
+        raise ValueError(f"{folder} is the run itself. Name another folder.")
     saved = read_run(run)
     settings = {name: value for name, value in saved.config.items() if name != "train"}
     config: Any = build(task_of(saved).side.config, settings, where=f"{run}/config.json:")
@@ -80,7 +82,7 @@ def with_capitals(tensors: dict[str, Tensor], path: Path) -> tuple[dict[str, Ten
     small = [
         (number, symbol)
         for number, symbol in enumerate(tokeniser.symbols, start=len(SPECIALS))
-        if symbol.upper() not in tokeniser.symbols and len(symbol.upper()) == 1
+        if symbol.upper() not in tokeniser.symbols and symbol.upper().lower() == symbol
     ]
     larger = CharacterTokeniser([*tokeniser.symbols, *(symbol.upper() for _, symbol in small)])
     larger.save(path)

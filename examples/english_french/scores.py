@@ -69,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         domain = path.name.split(".")[1]
         if arguments.domains and domain not in arguments.domains:
             continue
+        if not path.stat().st_size:  # a domain with validation lines only
+            continue
         pairs = list(read_pairs(path))
         pairs = pairs[:: -(-len(pairs) // arguments.most)] if arguments.most else pairs
         outputs = [each.text for each in translator.translate([pair.source for pair in pairs])]

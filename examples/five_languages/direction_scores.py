@@ -55,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _, direction, domain, _ = path.name.split(".")
         if arguments.directions and direction not in arguments.directions:
             continue
+        if not path.stat().st_size:  # a domain with validation lines only
+            continue
         pairs = list(read_pairs(path))
         pairs = evenly(pairs, arguments.most or len(pairs))
         language = direction.partition("-")[2]

@@ -563,6 +563,22 @@ def test_a_shipped_run_translates_as_before_and_keeps_no_path(
     assert (tmp_path / "small/model.safetensors").stat().st_size < (trained / "model.safetensors").stat().st_size
     before, after = (Translator.load(folder).translate(["abc"])[0] for folder in (trained, tmp_path / "small"))
     assert before.text == after.text
+    with pytest.raises(ValueError, match="is the run itself"):
+        part("ship").main([str(run), str(run / "../run")])
+    assert Translator.load(run).translate("abc").text == before.text
+
+
+def test_a_capital_has_the_embedding_of_its_small_letter(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    ship = part("ship")
+    tokeniser = ship.CharacterTokeniser([*"aiıσςsſßB"])
+    tokeniser.save(tmp_path / "letters.json")
+    rows = ship.torch.arange(float(tokeniser.vocab_size))[:, None]
+    tensors, _ = ship.with_capitals({ship.EMBEDDING: rows}, tmp_path / "letters.json")
+    larger = ship.load_tokeniser(tmp_path / "letters.json")
+    added = dict(zip(larger.symbols[len(tokeniser.symbols) :], tensors[ship.EMBEDDING][len(rows) :, 0], strict=True))
+    assert {capital: tokeniser.symbols[int(row) - len(ship.SPECIALS)] for capital, row in added.items()} == {
+        "A": "a", "I": "i", "Σ": "σ", "S": "s",
+    }
 
 
 def test_a_near_candidate_replaces_a_translation(

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from foveate.cli.program import build_parser
+from foveate.data.tokeniser import EOS
+from foveate.decode import GreedyConfig
 from foveate.export.target import QUANTISATIONS, TARGETS
 from foveate.storage.checkpoint import load_weights, save_final
 from foveate.tasks.exported import export
-from foveate.tasks.translate.engine import ENGINES, availability
+from foveate.tasks.translate.engine import ENGINES, Engine, availability
 from foveate.tasks.translate.use import Translator
 
 QUIET = ("--no-tune", "--threads", "1")
@@ -50,6 +52,16 @@ def test_beam_search_by_onnx_is_ours(foveate: Any, trained: Path) -> None:
 def test_int8_translates_too(foveate: Any, transformer: Path) -> None:
     said = translated(foveate, transformer, "--beam", 1, "--engine", "ctranslate2-int8")
     assert (said.code, len(said.out.splitlines())) == (0, 5)
+
+
+def test_a_hypothesis_beyond_the_positions_of_a_graph_is_left_to_our_engine(transformer: Path) -> None:
+    model = Translator.load(transformer).model
+    engine, sources = Engine(model, "onnx"), [[5] * 20 + [EOS]]
+    limit = engine._stepper.max_length
+    config = GreedyConfig(max_length=2 * limit, min_length=limit + 1)
+    longer = engine.decode(sources, [0], config)
+    assert longer == Engine(model, "own").decode(sources, [0], config)
+    assert len(longer[0][0].tokens) > limit
 
 
 def test_an_engine_that_cannot_express_the_model_says_why_and_what_to_do(foveate: Any, trained: Path) -> None:

@@ -10,8 +10,11 @@ import pytest
 
 from foveate import Translator
 from foveate.cli import main
-from foveate.errors import SetupError
-from foveate.tasks.translate.paragraph import ParagraphTranslator, sentences
+from foveate.decode import BeamConfig, Hypothesis, SampleConfig
+from foveate.errors import DataError, SetupError
+from foveate.tasks.translate.light_translator import LightTranslator
+from foveate.tasks.translate.paragraph import Paragraph, ParagraphTranslator, sentences
+from foveate.tasks.translate.translation import Translation
 
 THREE = "The black cat is sleeping. Where is the house? I have two dogs."
 
@@ -133,3 +136,72 @@ def test_parts_of_letters_are_not_printed_silently() -> None:
     strangers.broken("c \ufffd")
     assert len(heard) == 1
     assert "incomplete characters" in heard[0]
+
+
+@pytest.mark.parametrize("word", ["System.Out", "File!Save", "Example.Com", "README.Debian", "a.B"])
+def test_a_word_with_a_full_stop_inside_is_not_cut(word: str) -> None:
+    assert sentences(f"Use {word} in Java. It works.") == [f"Use {word} in Java. ", "It works."]
+
+
+MANY = Path(__file__).parents[2] / "examples/five_languages/model"
+
+
+@pytest.mark.parametrize(
+    ("to", "text", "parts"),
+    [
+        ("en", "Er kommt am 3. Mai 2020 an. Warum?", ["Er kommt am 3. Mai 2020 an. ", "Warum?"]),
+        ("en", "А. С. Пушкин родился в Москве. Почему?", ["А. С. Пушкин родился в Москве. ", "Почему?"]),
+        ("en", "黑猫在睡觉。为什么？", ["黑猫在睡觉。", "为什么？"]),
+        ("zh", "Mr. Smith sleeps. Why?", ["Mr. Smith sleeps. ", "Why?"]),
+    ],
+)
+def test_sentences_end_as_in_the_languages_that_the_model_reads(to: str, text: str, parts: list[str]) -> None:
+    paragraphs = ParagraphTranslator(Translator.load(MANY).into(to))
+    assert paragraphs.sentences(text) == parts
+    assert set(paragraphs.languages) == ({"de", "fa", "ru", "zh"} if to == "en" else {"en"})
+
+
+def test_a_space_divides_sentences_by_the_script_that_is_written() -> None:
+    def joined(*texts: str) -> str:
+        return Paragraph("", tuple(Translation("", (text,), ()) for text in texts)).text
+
+    assert joined("Black sleeps.", "What?") == "Black sleeps. What?"
+    assert joined("猫睡觉。", "为什么？”", "是的。") == "猫睡觉。为什么？”是的。"
+    assert joined("猫睡觉.", "为什么？") == "猫睡觉. 为什么？"
+    assert joined("", "a.", "", "b.") == "a. b."
+
+
+def test_a_line_break_that_a_model_writes_is_a_space(shipped: Translator) -> None:
+    """Its vocabulary spells in bytes, of which one is a line break."""
+    tokeniser = shipped.target_tokeniser
+    numbers = [tokeniser.pieces([number])[0] for number in range(tokeniser.vocab_size)]
+    tokens = tuple(numbers.index(piece) for piece in ("▁chat", "<0x0A>", "<0x09>", "▁chien"))
+    assert tokeniser.decode(tokens) == "chat\n\t chien"
+    assert shipped.written("cat", [Hypothesis(tokens, -1.0, -1.0, True)]).text == "chat   chien"
+    light = LightTranslator.load("en-fr")
+    assert light.target_tokeniser.decode(tokens) == "chat\n\t chien"
+    found = [Hypothesis(tokens, -1.0, -1.0, True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foveate.tasks.translate.light_translator.search", lambda *parts, **more: found)
+        assert light.translate("cat").text == "chat   chien"
+
+
+def test_sentences_have_the_number_and_the_noise_of_their_text(shipped: Translator) -> None:
+    """A text is sampled alike whatever stands before it, and two sentences of a text have noises of their own."""
+    paragraphs, config = ParagraphTranslator(shipped), SampleConfig(seed=3)
+    one, several = "A dog eats. A dog eats. A dog eats.", "The cat sleeps. Why? It is late."
+    whole = paragraphs.translate([several, one], config=config)
+    assert whole[1].text == paragraphs.translate([one], config=config, first=1)[0].text
+    assert len({part.text for part in whole[1].parts}) > 1
+    single = paragraphs.translate(["A dog eats."], config=config, first=1)[0]
+    assert single.text == whole[1].parts[0].text
+    short = Translator.load("en-fr")
+    short.model.max_length = 40
+    with pytest.raises(DataError, match="Input 2 has"):
+        ParagraphTranslator(short).translate([several, "word " * 60], config=config)
+
+
+def test_the_least_length_leaves_room_for_the_end(shipped: Translator) -> None:
+    for translator in (shipped, LightTranslator.load("en-fr")):
+        made = translator.translate("Yes.", config=BeamConfig(beam=2, min_length=20))
+        assert len(made.hypotheses[0].tokens) >= 20

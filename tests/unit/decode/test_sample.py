@@ -126,3 +126,10 @@ def test_any_integer_is_a_seed(seed):
 def test_settings_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         SampleConfig(**settings)
+
+
+def test_the_coldest_sample_is_the_best_token():
+    scores = torch.tensor([0.1, 0.6, 0.3, 0.0]).log()[None]
+    for temperature in (1e-3, 1e-39, 1e-46, 5e-324):
+        for config in (SampleConfig(temperature=temperature), SampleConfig(temperature=temperature, top_p=0.5)):
+            assert draw(scores, torch.tensor([0.999], dtype=torch.float64), config).tolist() == [1]

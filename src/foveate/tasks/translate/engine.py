@@ -52,7 +52,9 @@ class Engine:
         """
         limits = length_limits(self.model, sources, config)
         if self._exported is None:
-            return self._step(self._stepper if self._fits(sources) else self.model, sources, limits, examples, config)
+            return self._step(
+                self._stepper if self._fits(sources, limits) else self.model, sources, limits, examples, config
+            )
         reasons = self._exported.refuses(config)
         if reasons:
             raise UsageError(
@@ -66,10 +68,10 @@ class Engine:
                 results[index] = hypotheses
         return [hypotheses for hypotheses in results if hypotheses is not None]
 
-    def _fits(self, sources: Sequence[Sequence[int]]) -> bool:
-        """Whether the model has enough positions for these sources."""
+    def _fits(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> bool:
+        """Whether the engine has enough positions for these sources, and for hypotheses of these lengths."""
         limit = getattr(self._stepper, "max_length", None)
-        return limit is None or max(map(len, sources), default=0) <= limit
+        return limit is None or max([*map(len, sources), *limits], default=0) <= limit
 
     def _step(
         self,

@@ -22,7 +22,7 @@ from foveate.storage.run import model_type_of, read_run
 from foveate.storage.shipped import run_folder
 from foveate.tasks.translate.alignment_head import GuideConfig, Head
 from foveate.tasks.translate.run_tokeniser import load_tokenisers
-from foveate.tasks.translate.translation import Forced, Translation, length_limit
+from foveate.tasks.translate.translation import Forced, Translation, length_limit, one_line
 
 if TYPE_CHECKING:
     from foveate.inspect.alignment import Alignment
@@ -90,9 +90,16 @@ class LightTranslator:
         own.source_tokeniser = translating(self.source_tokeniser, language)
         return own
 
-    def translate(self, texts: str | Sequence[str], *, config: DecodeConfig | None = None, first: int = 0) -> Any:
-        """As `Translator.translate`: of a text its translation, of several a list. `first` matters to sampling alone,
-        which is not supported.
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        *,
+        config: DecodeConfig | None = None,
+        first: int = 0,
+        numbers: Sequence[int] | None = None,
+    ) -> Any:
+        """As `Translator.translate`: of a text its translation, of several a list. `first` and `numbers` matter to
+        sampling alone, which is not supported.
         """
         config = self.config if config is None else config
         if isinstance(texts, str):
@@ -106,7 +113,7 @@ class LightTranslator:
         source = [*tokens, EOS]
         hypotheses = search(self.model, source, length_limit(len(source), config), config, close=self.close)
         return Translation(
-            text, tuple(self.target_tokeniser.decode(one.tokens) for one in hypotheses), tuple(hypotheses)
+            text, tuple(one_line(self.target_tokeniser.decode(one.tokens)) for one in hypotheses), tuple(hypotheses)
         )
 
     def work(self, texts: Sequence[str]) -> float:

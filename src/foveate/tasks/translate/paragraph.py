@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from foveate.data.tokeniser import Tokeniser
+from foveate.data.tokeniser import LanguageTokeniser, Tokeniser
 from foveate.errors import DataError, SetupError
 from foveate.search import DecodeConfig
 from foveate.tasks.translate.alignment_head import Head
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SEVERAL = re.compile(r"[.!?…。！？؟۔।][\"'”’»)\]]*\s+\S|[。！？].")
 """A text that does not match has one sentence at most, so no package is needed."""
+UNSPACED = re.compile(r"[。！？][\"'”’»)\]」』]*$")
+"""The end of a sentence of a script without spaces."""
 JUDGED = 200
 """The number of training examples that decide whether a model was trained on several sentences at a time."""
 MANY = 0.1
@@ -30,17 +32,15 @@ class Paragraph:
 
     source: str
     parts: tuple[Translation, ...]
-    between: tuple[str, ...]
-    """The white space before each sentence's translation."""
-
-    @classmethod
-    def of(cls, source: str, sentences: Sequence[str], parts: tuple[Translation, ...]) -> "Paragraph":
-        """The translation of a text from those of its sentences, which are the text when they are joined."""
-        return cls(source, parts, _between(sentences))
 
     @property
     def text(self) -> str:
-        return "".join(gap + part.text for gap, part in zip(self.between, self.parts, strict=True)).strip()
+        """The translations one after another, with a space between them unless their script has none."""
+        text = ""
+        for part in self.parts:
+            gap = " " if text and part.text and not UNSPACED.search(text) else ""
+            text += gap + part.text
+        return text.strip()
 
     @property
     def finished(self) -> bool:
@@ -57,7 +57,12 @@ class LineTranslator(Protocol):
     head: Head
 
     def translate(
-        self, texts: list[str], *, config: DecodeConfig | None = None, first: int = 0
+        self,
+        texts: list[str],
+        *,
+        config: DecodeConfig | None = None,
+        first: int = 0,
+        numbers: Sequence[int] | None = None,
     ) -> list[Translation]: ...
 
     def align(self, translations: list[Translation], head: Head | None = None) -> list["Alignment"]: ...
@@ -83,10 +88,10 @@ class ParagraphTranslator:
         """As `Translator.translate`, with a paragraph for each text; a text that is not split is one of one part."""
         cut = [self.sentences(text) for text in texts]
         flat = [sentence.strip() for sentences in cut for sentence in sentences]
-        done = iter(self.translator.translate(flat, config=config, first=first))
+        numbers = [first + place for place, sentences in enumerate(cut) for _ in sentences]
+        done = iter(self.translator.translate(flat, config=config, numbers=numbers))
         return [
-            Paragraph.of(text, sentences, tuple(islice(done, len(sentences))))
-            for text, sentences in zip(texts, cut, strict=True)
+            Paragraph(text, tuple(islice(done, len(sentences)))) for text, sentences in zip(texts, cut, strict=True)
         ]
 
     def sentences(self, text: str) -> list[str]:
@@ -94,7 +99,7 @@ class ParagraphTranslator:
         if not self.split or not SEVERAL.search(text):
             return [text]
         try:
-            return [text] if self.reads_paragraphs else sentences(text)
+            return [text] if self.reads_paragraphs else sentences(text, self.languages)
         except SetupError as error:
             if self.note is None:
                 raise
@@ -102,18 +107,32 @@ class ParagraphTranslator:
             self.note(f"A line of several sentences is translated as it stands. {error}")
             return [text]
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The codes of the languages that may be read: English, unless the model says which it reads."""
+        tokeniser = self.translator.source_tokeniser
+        if not isinstance(tokeniser, LanguageTokeniser):
+            return ("en",)
+        pairs = [direction.split("-") for direction in tokeniser.directions]
+        return tuple(source for source, target in pairs if tokeniser.to in (None, target))
+
     @cached_property
     def reads_paragraphs(self) -> bool:
         """Whether the training data hold several sentences on many of their lines."""
         lines = [] if self.run is None else list(islice(_training_lines(self.translator, Path(self.run)), JUDGED))
-        return sum(len(sentences(line)) > 1 for line in lines) > MANY * len(lines)
+        return sum(len(sentences(line, self.languages)) > 1 for line in lines) > MANY * len(lines)
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, each with the white space behind it, so that they are the text again when joined.
+def sentences(text: str, languages: Sequence[str] = ("en",)) -> list[str]:
+    """The sentences of a text, each with the white space behind it, so that they are the text again when joined. It is
+    in one of some languages: the one whose abbreviations make the fewest sentences.
 
     >>> sentences("Mr. Smith sleeps. Why? It is 3.5 a.m.")
     ['Mr. Smith sleeps. ', 'Why? ', 'It is 3.5 a.m.']
+    >>> sentences("Use System.Out in Java. It prints a line.")
+    ['Use System.Out in Java. ', 'It prints a line.']
+    >>> sentences("Er kommt am 3. Mai. Warum?", ["en", "de"])
+    ['Er kommt am 3. Mai. ', 'Warum?']
 
     Raises SetupError without the package sentencex, which knows the abbreviations of many languages.
     """
@@ -127,18 +146,13 @@ def sentences(text: str) -> list[str]:
             "`pip install sentencex`. Or translate it as it stands, with --no-split."
         ) from None
     parts: list[str] = []
-    for part in segment("en", text):
-        if parts and not part.strip():
+    for part in min((list(segment(code, text)) for code in languages), key=len):
+        inside = parts and parts[-1] == parts[-1].rstrip() and not UNSPACED.search(parts[-1])  # such as System.Out
+        if parts and (inside or not part.strip()):
             parts[-1] += part
         else:
             parts.append(part)
     return parts if "".join(parts) == text else [text]
-
-
-def _between(parts: Sequence[str]) -> tuple[str, ...]:
-    """Sentences that white space divides stay divided by a space; those of Chinese and Japanese stand side by side."""
-    gaps = [" " if part != part.rstrip() else "" for part in parts]
-    return ("", *gaps[:-1]) if parts else ()
 
 
 def _training_lines(translator: LineTranslator, run: Path) -> Iterator[str]:

@@ -218,7 +218,7 @@ class _Question:
 
 def _paragraph(line: str, sentences: Sequence[str], parts: Iterable[Translation]) -> Paragraph | None:
     """The translation of a line; None for one that stays as it is."""
-    return Paragraph.of(line, sentences, tuple(parts)) if sentences else None
+    return Paragraph(line, tuple(parts)) if sentences else None
 
 
 def _within(line: str, done: Paragraph | None) -> str:

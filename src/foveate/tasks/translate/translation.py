@@ -1,11 +1,13 @@
 """The result of a translator."""
 
+import re
 from dataclasses import dataclass
 
 from foveate.data.tokeniser import BOS, EOS, Tokeniser
 from foveate.search import DecodeConfig, Hypothesis
 
 END = "</s>"
+BREAK = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,15 @@ class Forced:
         )
 
 
+def one_line(text: str) -> str:
+    """A generated text with spaces for line breaks and tabs, which a model that spells in bytes can write: a line has
+    one line of translation.
+    """
+    return BREAK.sub(" ", text)
+
+
 def length_limit(length: int, config: DecodeConfig) -> int:
-    """The most tokens of a hypothesis with its end: twice as many as its source has, and ten."""
-    return min(2 * length + 10, config.max_length)
+    """The most tokens of a hypothesis with its end: twice as many as its source has, and ten, but at least one more
+    than the configuration wants.
+    """
+    return min(max(2 * length + 10, config.min_length + 1), config.max_length)

@@ -1,5 +1,6 @@
 """A trained translation model in use: translate, align, trace. Ours, and Marian models of Hugging Face."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import partial
@@ -36,7 +37,7 @@ from foveate.tasks.translate.engine import Engine, EngineName
 from foveate.tasks.translate.head import choose, crossings
 from foveate.tasks.translate.run_tokeniser import load_tokenisers
 from foveate.tasks.translate.task import TranslateConfig, build_model
-from foveate.tasks.translate.translation import Translation
+from foveate.tasks.translate.translation import Translation, one_line
 from foveate.tasks.translate.translation_answer import translation_answer
 from foveate.tasks.translate.translation_trace import require_alone, reread, trace_of
 
@@ -217,32 +218,51 @@ class Translator(Looking):
         return trace_of(self, translation, gold=gold)
 
     @overload
-    def translate(self, texts: str, *, config: DecodeConfig | None = None, first: int = 0) -> Translation: ...  # type: ignore[overload-overlap]
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, config: DecodeConfig | None = None, first: int = 0, numbers: Sequence[int] | None = None
+    ) -> Translation: ...
 
     @overload
     def translate(
-        self, texts: Sequence[str], *, config: DecodeConfig | None = None, first: int = 0
+        self,
+        texts: Sequence[str],
+        *,
+        config: DecodeConfig | None = None,
+        first: int = 0,
+        numbers: Sequence[int] | None = None,
     ) -> list[Translation]: ...
 
     @torch.inference_mode()
     def translate(
-        self, texts: str | Sequence[str], *, config: DecodeConfig | None = None, first: int = 0
+        self,
+        texts: str | Sequence[str],
+        *,
+        config: DecodeConfig | None = None,
+        first: int = 0,
+        numbers: Sequence[int] | None = None,
     ) -> Translation | list[Translation]:
         """Translate a text, or each of several; an empty text has no hypotheses.
 
         `first` is the number of the first text where `texts` is a part of more: the noise of sampling depends on it.
+        Where the texts are sentences, `numbers` has for each the number of the text that it is from, one after another.
 
         A hypothesis may be twice as long as its source and ten tokens more; one that reaches this limit says
         `finished=False`. Raises DataError for a text with more tokens than the model has positions.
         """
         require_texts(texts)
         if isinstance(texts, str):
-            return self.translate([texts], config=config, first=first)[0]
+            return self.translate([texts], config=config, first=first, numbers=numbers)[0]
         config = self.config if config is None else config
-        sources = [self.encode(text, f"Input {number}") for number, text in enumerate(texts, start=first + 1)]
+        numbers = range(first, first + len(texts)) if numbers is None else numbers
+        sources = [self.encode(text, f"Input {number + 1}") for number, text in zip(numbers, texts, strict=True)]
+        earlier = Counter[int]()
+        streams = []
+        for number in numbers:  # the first sentence of a text has the noise of the text
+            streams.append(number + (earlier[number] << 32))
+            earlier[number] += 1
         results: list[Translation] = [Translation(text, (), ()) for text in texts]
         for group in groups([len(source) * beam_size(config) for source in sources]):
-            examples = [first + index for index in group]
+            examples = [streams[index] for index in group]
             decoded_group = self.engine.decode([sources[index] for index in group], examples, config)
             for index, hypotheses in zip(group, decoded_group, strict=True):
                 results[index] = self.written(texts[index], hypotheses)
@@ -250,7 +270,7 @@ class Translator(Looking):
 
     def written(self, text: str, hypotheses: Sequence[Hypothesis]) -> Translation:
         """The translation of a text from its hypotheses."""
-        decoded = tuple(self.target_tokeniser.decode(best.tokens) for best in hypotheses)
+        decoded = tuple(one_line(self.target_tokeniser.decode(best.tokens)) for best in hypotheses)
         return Translation(text, decoded, tuple(hypotheses))
 
     @overload
