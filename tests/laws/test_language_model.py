@@ -204,6 +204,14 @@ def test_tokens_read_at_once_are_as_many_steps_and_rows_may_move_and_be_joined(m
     joins: Any = model
     if isinstance(model, RANLanguageModel):
         assert not hasattr(model, "join")
+        for cut, length in itertools.product((0, 2, 6), (1, 3, 7, 12)):
+            state = model.extend(
+                model.start(Batch.of([TEXTS[0][:cut]])), torch.tensor([[(4 + each) % VOCAB for each in range(length)]])
+            )
+            _, logits = model.step(state, torch.tensor([11]))
+            said = [*TEXTS[0][:cut], *((4 + each) % VOCAB for each in range(length)), 11]
+            alone = followed(model, said, cut + length)
+            torch.testing.assert_close(logits, alone, **SAME)
         return
     prompts, later = [text[:cut] for text, cut in zip(TEXTS, (6, 0, 2, 12), strict=True)], [4, 5, 6, 7, 8, 9, 10]
     order = [0, 1, 2]

@@ -577,7 +577,10 @@ def test_a_capital_has_the_embedding_of_its_small_letter(part: Callable[[str], M
     larger = ship.load_tokeniser(tmp_path / "letters.json")
     added = dict(zip(larger.symbols[len(tokeniser.symbols) :], tensors[ship.EMBEDDING][len(rows) :, 0], strict=True))
     assert {capital: tokeniser.symbols[int(row) - len(ship.SPECIALS)] for capital, row in added.items()} == {
-        "A": "a", "I": "i", "Σ": "σ", "S": "s",
+        "A": "a",
+        "I": "i",
+        "Σ": "σ",
+        "S": "s",
     }
 
 

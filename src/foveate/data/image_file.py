@@ -23,6 +23,9 @@ STARTS = tuple(_MEDIA)
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif"})
 _ORIENTATION = 0x0112
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+_SCAN = 0xDA
+MOST_PARTS = 20_000
+"""The most segments of a JPEG before its pixels, or chunks of a PNG."""
 
 
 def read_pixels(path: Path) -> UInt8[np.ndarray, "rows columns 3"]:
@@ -68,6 +71,8 @@ def size_of(data: bytes) -> tuple[int, int] | None:
     >>> size_of(b"GIF89a" + struct.pack("<HH", 3, 2))
     (3, 2)
     """
+    if _has_too_many_parts(data):
+        return None
     if data.startswith(b"GIF8") and len(data) >= 10:
         return struct.unpack("<HH", data[6:10])
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -112,6 +117,22 @@ def orientation_of(data: bytes) -> int:
     except struct.error:
         pass
     return 1
+
+
+def _has_too_many_parts(data: bytes) -> bool:
+    """Whether a JPEG or PNG has more segments before its pixels, or chunks, than any program writes: millions of empty
+    ones keep a decoder busy for seconds.
+    """
+    at, parts = len(data), 0
+    if data.startswith(b"\xff\xd8"):
+        at = 2
+        while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != _SCAN and parts <= MOST_PARTS:
+            at, parts = at + 2 + int(struct.unpack(">H", data[at + 2 : at + 4])[0]), parts + 1
+    elif data.startswith(b"\x89PNG\r\n\x1a\n"):
+        at = 8
+        while at + 12 <= len(data) and parts <= MOST_PARTS:
+            at, parts = at + 12 + int(struct.unpack(">I", data[at : at + 4])[0]), parts + 1
+    return parts > MOST_PARTS
 
 
 def _frame(data: bytes) -> int | None:

@@ -20,6 +20,8 @@ RINGS = (3, 4, 5, 6, 7)
 """The sizes of rings that an atom may be in."""
 BONDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 STEREO = ("STEREOE", "STEREOZ")
+LARGEST = 5000
+"""The most atoms of a molecule, with the hydrogens that are written."""
 REMEDY = "Correct it, or remove the line."
 
 
@@ -38,7 +40,7 @@ class Molecule(NamedTuple):
         return len(self.graph)
 
 
-def read_molecule(smiles: str) -> Molecule:
+def read_molecule(smiles: str, most: int | None = None) -> Molecule:
     """The molecule that SMILES describe. Hydrogens are features of the atoms that they are bound to.
 
     Atoms stand in the order of the canonical SMILES, so that two ways to write a molecule give the same graph.
@@ -51,11 +53,11 @@ def read_molecule(smiles: str) -> Molecule:
     >>> ethanol.smiles, ethanol.graph.names, ethanol.graph.edges.tolist()
     ('CCO', ('C', 'C', 'O'), [[0, 1], [1, 2]])
 
-    Raises DataError for text after a space, and with RDKit's reason for SMILES that are not valid; SetupError without
-    RDKit.
+    Raises DataError for text after a space, for a molecule of more than `most` atoms without hydrogens, or of more than
+    5,000 at all, and with RDKit's reason for SMILES that are not valid; SetupError without RDKit.
     """
     toolkit = chemistry()
-    written = _parsed(toolkit, smiles)
+    written = _parsed(toolkit, smiles, most)
     canonical = toolkit.MolToSmiles(written)
     order = list(written.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
     molecule = toolkit.RenumberAtoms(written, order)
@@ -128,7 +130,7 @@ def chemistry() -> Any:
     return Chem
 
 
-def _parsed(toolkit: Any, smiles: str) -> Any:
+def _parsed(toolkit: Any, smiles: str, most: int | None = None) -> Any:
     from rdkit import rdBase
 
     smiles, *rest = smiles.split(maxsplit=1) or [""]
@@ -140,6 +142,7 @@ def _parsed(toolkit: Any, smiles: str) -> Any:
             "it; lines of a .smi file may have a name there."
         )
     with rdBase.BlockLogs():
+        _require_small(toolkit, smiles, most)
         molecule = toolkit.MolFromSmiles(smiles)
     if molecule is None:
         reason = reason_of_rdkit(partial(toolkit.MolFromSmiles, smiles))
@@ -147,6 +150,26 @@ def _parsed(toolkit: Any, smiles: str) -> Any:
     if not molecule.GetNumAtoms():
         raise DataError(f"{smiles!r} describe a molecule without atoms. {REMEDY}")
     return molecule
+
+
+def _require_small(toolkit: Any, smiles: str, most: int | None) -> None:
+    """Raises DataError for too many atoms, before RDKit looks for rings and an order: its time grows faster than their
+    number, and its recursion ends the process for a chain of 20,000.
+    """
+    plain = toolkit.SmilesParserParams()
+    plain.sanitize = plain.removeHs = False
+    molecule = toolkit.MolFromSmiles(smiles, plain)
+    if molecule is None:
+        return
+    if molecule.GetNumAtoms() > LARGEST:
+        raise DataError(
+            f"{smiles:.60} … has {molecule.GetNumAtoms():,} atoms, and a molecule may have {LARGEST:,}. {REMEDY}"
+        )
+    if most is not None and molecule.GetNumHeavyAtoms() > most:
+        raise DataError(
+            f"{smiles:.60} has {molecule.GetNumHeavyAtoms()} atoms, and the model was trained with at most {most} "
+            "(data.max_atoms). Train one with larger molecules."
+        )
 
 
 def reason_of_rdkit(parse: Callable[[], Any]) -> str:

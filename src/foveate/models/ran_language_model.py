@@ -106,6 +106,13 @@ class RANLanguageModel(LanguageModel[RANLanguageState]):
             return RANLanguageState(output.state, begun[:, :0]), logits
         return RANLanguageState(state.layers, begun), logits
 
+    def extend(self, state: RANLanguageState, ids: Int[Tensor, "rows length"]) -> RANLanguageState:
+        """The state after further tokens, whose cost is linear in their number."""
+        begun = torch.cat([state.begun, self.embedding(ids)], 1)
+        whole = begun.shape[1] - begun.shape[1] % self.config.window
+        layers = self.network.extend(begun[:, :whole], state.layers).state if whole else state.layers
+        return RANLanguageState(layers, begun[:, whole:])
+
     def select(self, state: RANLanguageState, rows: Int[Tensor, " new_rows"]) -> RANLanguageState:
         layers = tuple(
             replace(layer, **{field.name: getattr(layer, field.name)[rows] for field in fields(RANState)})

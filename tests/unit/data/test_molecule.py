@@ -196,3 +196,16 @@ def test_the_reason_of_rdkit_does_not_depend_on_the_logging_of_the_program() -> 
             read_molecule("CXC")
     finally:
         logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("smiles", ["C" * 20_000, "c" * 20_000, "[H]" * 6000, "C." * 9000 + "C"])
+def test_a_chain_that_ends_the_process_of_rdkit_is_refused(smiles: str) -> None:
+    with pytest.raises(DataError, match=r"and a molecule may have 5,000|not valid SMILES"):
+        read_molecule(smiles)
+
+
+def test_atoms_are_counted_before_anything_else() -> None:
+    assert len(read_molecule("CCO", most=3)) == 3
+    with pytest.raises(DataError, match="has 4 atoms, and the model was trained with at most 3"):
+        read_molecule("CCCO", most=3)
+    assert len(read_molecule("[H]C([H])([H])C", most=2)) == 2

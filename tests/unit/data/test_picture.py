@@ -13,6 +13,7 @@ from PIL import Image
 from PIL.GifImagePlugin import GifImageFile
 
 from foveate.data import picture
+from foveate.data.image_file import size_of
 from foveate.data.picture import picture_of, read_picture
 from foveate.errors import DataError, SetupError
 
@@ -225,3 +226,11 @@ def test_without_pillow_a_jpeg_differs_by_a_few_levels(monkeypatch: pytest.Monke
 def test_without_pillow_what_would_look_otherwise_is_refused(name: str, data: bytes, message: str) -> None:
     with pytest.raises(SetupError, match=message):
         picture_of(data, name)
+
+
+def test_a_file_of_millions_of_parts_is_not_read() -> None:
+    pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    for form, part, at in (("JPEG", b"\xff\xe4\x00\x02", 2), ("PNG", b"\0\0\0\0teXt\0\0\0\0", 33)):
+        data = encoded(pixels, form)
+        assert size_of(data) == size_of(data[:at] + 500 * part + data[at:]) == (4, 4)
+        assert size_of(data[:at] + 30_000 * part + data[at:]) is None

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from foveate.errors import DataError, FoveateError, SetupError
 from foveate.interruption import ask
 from foveate.serve.service import desk as desks
-from foveate.serve.service import model_pool
+from foveate.serve.service import model_pool, model_process
 from foveate.serve.service.admission import Limits
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.message import Card, Part, Ready, Reply
@@ -155,12 +155,15 @@ class Threads(Nursery):
         self.models: list[Loud] = []
         self.threads: list[threading.Thread] = []
         self.failing = 0
+        self.last: int | None = None
+        """The number of processes after which none is started."""
         self.loading: dict[int, threading.Event] = {}
+        self.cards: dict[int, Card] = {}
         self.pause = 0.0
 
     def start(self, setup: Setup) -> tuple[socket.socket, int]:
-        if self.failing:
-            self.failing -= 1
+        if self.failing or len(self.processes) == self.last:
+            self.failing -= bool(self.failing)
             raise SetupError("There is no memory.")
         time.sleep(self.pause)
         own, other = socket.socketpair()
@@ -179,7 +182,7 @@ class Threads(Nursery):
         loading = self.loading.get(self.processes.index(process))
         if loading:
             loading.wait(20)
-        process.send(Ready([CARD]))
+        process.send(Ready([self.cards.get(self.processes.index(process), CARD)]))
         process.work()
         process.connection.close()
 
@@ -506,6 +509,76 @@ def test_reloads_follow_each_other_so_that_memory_suffices(threads: Threads) -> 
         loading.set()
         await asyncio.gather(*reloads)
         await until(lambda: threads.running() == 1)
+
+    run(threads, test)
+
+
+def test_a_reload_that_fails_changes_nothing(threads: Threads) -> None:
+    async def test(desk: Desk) -> None:
+        before = list(desk.pool.hosts)
+        threads.last = 3  # the second of the new processes is not started
+        with pytest.raises(SetupError, match="no memory"):
+            await desk.pool.reload()
+        threads.last, threads.cards[4] = None, msgspec.structs.replace(CARD, digest="other")
+        with pytest.raises(SetupError, match="was written while it was loaded"):
+            await desk.pool.reload()
+        assert desk.pool.hosts == before
+        await until(lambda: threads.running() == 2)
+        assert await asyncio.gather(*(Client().ask(desk, text) for text in "abcd")) == [["A"], ["B"], ["C"], ["D"]]
+        await desk.pool.reload()
+        assert not {*desk.pool.hosts} & {*before}
+        await until(lambda: threads.running() == 2)
+        await asyncio.sleep(0.1)
+
+    run(threads, test, processes=2)
+
+
+def test_a_process_whose_clients_all_leave_is_not_hung(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_pool, "HUNG", 0.2)
+    monkeypatch.setattr(model_process, "BEAT", 0.05)
+
+    async def test(desk: Desk) -> None:
+        (host,), (model,) = desk.pool.hosts, threads.models
+        assert host is not None
+        model.may.clear()
+        for number in range(30):
+            client = Client()
+            task = client.ask(desk, f"text {number}")
+            await until(lambda number=number: len(model.read) > number)  # type: ignore[misc]
+            assert not host.is_hung()
+            client.left.set()
+            with pytest.raises(RefusedError):
+                await task
+            await asyncio.sleep(0.02)
+        assert desk.pool.hosts == [host]
+
+    run(threads, test, timeout=0.2)
+
+
+def test_a_question_that_is_dropped_while_another_is_answered_without_the_flight(threads: Threads) -> None:
+    class Failing(LoudFlight):
+        def tick(self) -> list[tuple[int, list[Answered]]]:
+            if len(self.questions) < 2:
+                return []
+            raise ValueError
+
+    async def test(desk: Desk) -> None:
+        (process,), (model,) = threads.processes, threads.models
+        process.flights["loud"] = Failing(model)
+        model.may.clear()
+        client = Client()
+        first = Client().ask(desk, "first")
+        await until(lambda: bool(process.flying))
+        second = client.ask(desk, "second")
+        await until(lambda: model.read == ["first"])
+        client.left.set()
+        with pytest.raises(RefusedError):
+            await second
+        await asyncio.sleep(0.1)
+        model.may.set()
+        assert await first == ["FIRST"]
+        assert await Client().ask(desk, "third") == ["THIRD"]
+        assert threads.running() == 1
 
     run(threads, test)
 

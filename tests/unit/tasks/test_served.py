@@ -115,6 +115,14 @@ def test_what_is_told_of_a_stream_is_the_answer_up_to_its_end(writer: ServedGene
     assert "".join(parts) == text, "the beginning of an end that does not come is told in the end"
 
 
+def test_samples_without_a_seed_differ(writer: ServedGenerator) -> None:
+    def told(**settings: Any) -> set[str]:
+        return {writer.answer(["ab"], {"max_tokens": 30, **settings})[0].value["text"] for _ in range(3)}
+
+    assert len(told()) > 1
+    assert len(told(seed=0)) == len(told(seed=-5)) == len(told(temperature=0)) == 1
+
+
 @pytest.mark.parametrize("settings", [{}, {"target": "Le chat dort."}, {"site": "encoder.0.attention.attention"}])
 def test_an_explanation_asks_before_each_of_its_attentions(served: ServedTranslator, settings: dict[str, str]) -> None:
     """Whatever the question at which it is interrupted, it ends there."""

@@ -262,11 +262,23 @@ class ModelPool:
     async def reload(self) -> None:
         """Load the runs anew beside those that answer, and then exchange them; old processes finish what they have.
 
-        Raises SetupError if a run cannot be loaded: then the process that was not exchanged goes on.
+        All new processes are there before the first old one is exchanged. Raises SetupError if a run cannot be loaded,
+        or if its files change meanwhile: then the old processes go on.
         """
         async with self._reloading:
-            for place in range(len(self.hosts)):
-                self._exchange(place, await ModelHost.begun(self.nursery, self.setup))
+            fresh: list[ModelHost] = []
+            try:
+                for _ in self.hosts:
+                    fresh.append(await ModelHost.begun(self.nursery, self.setup))
+                    if _digests(fresh[-1]) != _digests(fresh[0]):
+                        raise SetupError("A run was written while it was loaded. Load the runs again.")
+            except BaseException:
+                for host in fresh:
+                    host.end()
+                    host.listening()  # until its connection is closed
+                raise
+            for place, host in enumerate(fresh):
+                self._exchange(place, host)
             if self.spare is not None:
                 self.spare.end()  # another one is started, with the runs as they are now
 

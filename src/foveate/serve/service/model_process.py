@@ -69,6 +69,7 @@ class ModelProcess:
         self.models: dict[str, Served] = {}
         self.digests: dict[str, str] = {}
         self.flights: dict[str, InFlight] = {}
+        self._beaten = 0.0
         self.flying: dict[int, tuple[Question, float]] = {}
         """The questions in flight, with their deadlines."""
         self.streams: set[int] = set()
@@ -113,6 +114,7 @@ class ModelProcess:
                 if self.ended:
                     return
                 questions = self._next()
+            self._beat()
             if questions and self._flies(questions[0][0]):
                 for question, until in questions:
                     self._board(question, until)
@@ -125,6 +127,7 @@ class ModelProcess:
         """Let what flies go on for as long as these questions have been worked on since the last pause, so that a long
         recording does not hold up short texts. Raises StoppedError if nobody waits for an answer to these.
         """
+        self._beat()
         self._require_waiting(questions)
         if not self.flights or self.share.pausing:
             return
@@ -149,6 +152,12 @@ class ModelProcess:
             if not self.share.has_credit:
                 return
         self.share.forfeit()
+
+    def _beat(self) -> None:
+        """Say about every second that the process works, also where nobody waits for an answer any more."""
+        if time.monotonic() > self._beaten + BEAT:
+            self._beaten = time.monotonic()
+            self.send(Beat())
 
     def send(self, message: FromModel) -> None:
         """Send a message; nothing is sent to a front that has ended."""
@@ -282,8 +291,10 @@ class ModelProcess:
             if not isinstance(error, FoveateError):  # alone, each question may succeed: the log keeps the reason
                 print(described(error), file=sys.stderr, flush=True)
             self.flights[name] = cast(InFlight, self.models[name].flight())
-            for question in [question for question, _ in self.flying.values() if question.run == name]:
+            questions = [question for question, _ in self.flying.values() if question.run == name]
+            for question in questions:
                 del self.flying[question.number]
+            for question in questions:
                 if question.number in self.streams:
                     self.streams.discard(question.number)
                     self.send(Refusal(question.number, *_reason(error)))

@@ -1,5 +1,6 @@
 """A language model behind an address."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -124,12 +125,12 @@ def _answer(addition: Addition, read: int) -> Answered:
 
 
 def _search(settings: Mapping[str, Any]) -> GreedyConfig | SampleConfig:
-    """Temperature 0 is greedy decoding."""
+    """Temperature 0 is greedy decoding. Without a seed, every sample has another one."""
     temperature = real(settings, "temperature", 1.0, 0.0, 2.0)
     if not temperature:
         return GreedyConfig()
     top_k = settings.get("top_k")
-    seed = settings.get("seed") or 0
+    seed = secrets.randbits(63) if settings.get("seed") is None else settings["seed"]
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise UsageError(f"seed is a whole number, got {seed!r}.")
     return SampleConfig(

@@ -10,7 +10,7 @@ from jaxtyping import Float32
 
 from foveate.data.descriptor import Ranks
 from foveate.data.molecule import BONDS, Molecule, atom_note, drawing_places, read_molecule
-from foveate.errors import DataError, UsageError
+from foveate.errors import UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.graph_layout import fitted
 from foveate.inspect.looking import Looking
@@ -82,13 +82,7 @@ class MoleculePredictor(Looking):
 
     def molecule(self, smiles: str) -> Molecule:
         """The molecule that SMILES describe. Raises as `predict` does."""
-        molecule, most = read_molecule(smiles), self.config.data.max_atoms
-        if len(molecule) > most:
-            raise DataError(
-                f"{smiles:.60} has {len(molecule)} atoms, and the model was trained with at most {most} "
-                "(data.max_atoms). Train one with larger molecules."
-            )
-        return molecule
+        return read_molecule(smiles, most=self.config.data.max_atoms)
 
     @torch.inference_mode()
     def trace(self, text: str) -> Trace:
