@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--everyday", type=int, default=8000, metavar="N", help="everyday sentences to draw for a language (8000)"
     )
+    parser.add_argument("--copies", type=int, default=4, metavar="N", help="how often these are written (4)")
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
     held_out = [pair.source for folder in arguments.folders for pair in held_out_pairs(folder)]
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             everyday(folder.name, arguments.everyday), [*held_out, *(pair.target for pair in held_out_pairs(folder))]
         )
         print(f"{folder.name}: {len(pairs):,} training pairs, {len(kept):,} without other languages' held-out English")
-        train += directed([*evenly(kept, arguments.most), *daily], folder.name)
+        train += directed([*evenly(kept, arguments.most), *daily * arguments.copies], folder.name)
     valid = [
         line
         for folder in arguments.folders
