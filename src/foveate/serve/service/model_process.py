@@ -69,7 +69,7 @@ class ModelProcess:
         self.models: dict[str, Served] = {}
         self.digests: dict[str, str] = {}
         self.flights: dict[str, InFlight] = {}
-        self._beaten = 0.0
+        self._beaten = time.monotonic()
         self.flying: dict[int, tuple[Question, float]] = {}
         """The questions in flight, with their deadlines."""
         self.streams: set[int] = set()
