@@ -157,7 +157,7 @@ def test_texts_that_cannot_be_shown_are_refused_in_words(foveate: Any, runs: Any
 def test_a_tagger_names_a_whole_word_that_it_has_never_seen(foveate: Any, runs: Any) -> None:
     for command in ("look", "tag"):
         said = foveate(command, runs("tagger"), "I saw a zebra zebra", "--no-tune")
-        assert "has never seen 'zebra': what" in said.err, said.err
+        assert "vocabulary lacks 'zebra': what" in said.err, said.err
 
 
 def test_a_recording_is_written_and_drawn_by_its_words(foveate: Any, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_words_are_pronounced_at_once_in_small_and_capital_letters(foveate: Any)
     assert (said.code, said.out, said.err) == (0, "N EY SH AH N\nN AE SH AH N AH L\n", "")
     said = foveate("translate", "en-sounds", "nation", "--align", "--no-tune")
     assert "all attention" in said.out
-    assert "never seen" in foveate("translate", "en-sounds", "no 1", "--no-tune").err
+    assert "vocabulary lacks" in foveate("translate", "en-sounds", "no 1", "--no-tune").err
 
 
 def test_pronunciations_are_as_good_as_their_card_states(words: list[Pair]) -> None:

@@ -40,8 +40,8 @@ def warning(unknown: Sequence[str], smaller: str = "") -> str:
     """A note about unknown words or characters.
 
     >>> warning(["H", "E"], "hello")
-    "The model has never seen 'H', 'E': what it says about them is a guess. It knows small letters: 'hello'."
+    "The model's vocabulary lacks 'H', 'E': what it says about them is a guess. It knows small letters: 'hello'."
     """
     hint = f" It knows small letters: {smaller[:60]!r}." if smaller else ""
     what = "them" if len(unknown) > 1 else "it"
-    return f"The model has never seen {listing(map(repr, unknown), MOST)}: what it says about {what} is a guess.{hint}"
+    return f"The model's vocabulary lacks {listing(map(repr, unknown), MOST)}: what it says about {what} is a guess.{hint}"
