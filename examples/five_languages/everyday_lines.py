@@ -60,7 +60,7 @@ class Speaker:
         return {"de": de, "fa": fa, "ru": ru, "zh": zh}[self.code]
 
     def each(self, **make: Callable[[], str]) -> str:
-        """What the function of the language makes."""
+        """The text that the function of the language makes."""
         return make[self.code]()
 
 

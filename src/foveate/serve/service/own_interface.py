@@ -120,7 +120,7 @@ async def explained(desk: Desk, request: Request, queries: Sequence[Explain]) ->
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, query in enumerate(queries):
         groups.setdefault((_asked(desk, query).name, *_settings(query).items()), []).append(place)
-    asked = [
+    tasks = [
         asyncio.create_task(
             desk.ask(
                 request,
@@ -133,11 +133,11 @@ async def explained(desk: Desk, request: Request, queries: Sequence[Explain]) ->
         for places in groups.values()
     ]
     try:
-        replies = await asyncio.gather(*asked)
+        replies = await asyncio.gather(*tasks)
     finally:  # one that was refused ends the others
-        for task in asked:
+        for task in tasks:
             task.cancel()
-        await asyncio.wait(asked)
+        await asyncio.wait(tasks)
     answers: list[dict[str, Any]] = [{}] * len(queries)
     for (run, *_), places, reply in zip(groups, groups.values(), replies, strict=True):
         for place, value in zip(places, reply.values, strict=True):

@@ -1,4 +1,4 @@
-"""What a translator's attention shows of a translation: a trace of one teacher-forced pass."""
+"""Traces of translations: the attention of one teacher-forced pass."""
 
 from collections.abc import Iterable
 from dataclasses import is_dataclass, replace
