@@ -44,4 +44,6 @@ def warning(unknown: Sequence[str], smaller: str = "") -> str:
     """
     hint = f" It knows small letters: {smaller[:60]!r}." if smaller else ""
     what = "them" if len(unknown) > 1 else "it"
-    return f"The model's vocabulary lacks {listing(map(repr, unknown), MOST)}: what it says about {what} is a guess.{hint}"
+    return (
+        f"The model's vocabulary lacks {listing(map(repr, unknown), MOST)}: what it says about {what} is a guess.{hint}"
+    )
