@@ -45,7 +45,7 @@ def routes(desk: Desk, keys: Keyring) -> list[Route]:
         card = desk.card(name=request.path_params["name"])
         queries = [_explain(instance, card.name, query.parameters) for instance in query.instances]
         desk.check([each.source for each in queries])
-        return answer({"explanations": await explained(desk, request, queries) if queries else []})
+        return answer({"explanations": await explained(desk, request, queries)})
 
     return [
         Route("/v1/models/{name}:predict", predict, methods=["POST"], name="predict"),

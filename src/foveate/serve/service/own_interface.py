@@ -124,20 +124,20 @@ async def explained(desk: Desk, request: Request, queries: Sequence[Explain]) ->
         asyncio.create_task(
             desk.ask(
                 request,
-                _asked(desk, queries[places[0]]),
+                desk.card(name=run),
                 [queries[place].source for place in places],
-                _settings(queries[places[0]]),
+                dict(settings),
                 kind="explain",
             )
         )
-        for places in groups.values()
+        for (run, *settings), places in groups.items()
     ]
     try:
         replies = await asyncio.gather(*tasks)
     finally:  # one that was refused ends the others
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
     answers: list[dict[str, Any]] = [{}] * len(queries)
     for (run, *_), places, reply in zip(groups, groups.values(), replies, strict=True):
         for place, value in zip(places, reply.values, strict=True):

@@ -95,11 +95,10 @@ class LightTranslator:
         texts: str | Sequence[str],
         *,
         config: DecodeConfig | None = None,
-        first: int = 0,
         numbers: Sequence[int] | None = None,
     ) -> Any:
-        """As `Translator.translate`: of a text its translation, of several a list. `first` and `numbers` matter to
-        sampling alone, which is not supported.
+        """As `Translator.translate`: of a text its translation, of several a list. `numbers` matter to sampling alone,
+        which is not supported.
         """
         config = self.config if config is None else config
         if isinstance(texts, str):

@@ -61,7 +61,6 @@ class LineTranslator(Protocol):
         texts: list[str],
         *,
         config: DecodeConfig | None = None,
-        first: int = 0,
         numbers: Sequence[int] | None = None,
     ) -> list[Translation]: ...
 
