@@ -10,6 +10,8 @@ The rows have a document, an English and a French text. They are read from
 * apt's lists `Translation-en` and `Translation-fr`: descriptions of packages, paired by their digest;
 * apt's lists `Components`: names, summaries and descriptions of programs in AppStream, domain `packages` too;
 * catalogues of messages that are not compiled, `fr.po`, and `i18n/fr.json` with `i18n/en.json`: domain `program`;
+* language packs of Mozilla's programs, in French and in British English: domain `program`;
+* FreeDict's dictionaries, of which each headword has one line: domain `dictionary`;
 * games: catalogues, texts of Dungeon Crawl, and dialogues of Fish Fillets, whose files contain the English: `game`.
 
 `more.json` beside this program records, like `packages.json`, the packages that were added to the shipped translator's
@@ -18,24 +20,34 @@ text, with the licences that they name and the rows of both programs; descriptio
 
 import argparse
 import ast
+import gzip
+import io
 import json
 import lzma
 import re
 import subprocess
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import yaml
 from document import markup_blocks, paired, sentence_pairs, unpacked
+from fluent.syntax import FluentParser
+from fluent.syntax import ast as ast_of_fluent
 from package import COPYRIGHT, LICENCE, members, write_record
 
 Row = tuple[str, str, str]
+Sides = dict[str, tuple[str, bytes]]
+"""The package and the content of a file in each language."""
+BRANDS = {"brand-short-name": "Firefox", "brand-shorter-name": "Firefox", "brand-full-name": "Firefox"}
 CATALOGUE = re.compile(r"(?:^|[/.])fr\.po$")
 MESSAGES = re.compile(r"i18n/(?:en|fr)\.json$")
 TEXTS = re.compile(r"dat/descript/(?:fr/)?[a-z]+\.txt$")
 DIALOGUES = re.compile(r"dialogs_fr\.lua$")
-WANTED = (CATALOGUE, MESSAGES, TEXTS, DIALOGUES, COPYRIGHT)
+LANGUAGE_PACK = re.compile(r"langpack-(?:fr|en-GB)@.*\.xpi$")
+DICTIONARY = re.compile(r"freedict-(?:eng-fra|fra-eng)\.dict\.dz$")
+WANTED = (CATALOGUE, MESSAGES, TEXTS, DIALOGUES, LANGUAGE_PACK, DICTIONARY, COPYRIGHT)
 RECORD = Path(__file__).with_name("more.json")
 GAMES = ("crawl", "fillets", "flare", "frozen-bubble", "lincity", "pingus")
 """Packages of games begin with one of these."""
@@ -59,10 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.lists:
         rows["packages"] = [*descriptions(arguments.lists), *components(arguments.lists)]
     paths = sorted(path for folder in arguments.packages for path in folder.glob("*.deb"))
-    counts, licences = Counter[str](), dict[str, set[str]]()
+    counts, licences, sides = Counter[str](), dict[str, set[str]](), dict[str, Sides]()
     for path in paths:
         domain = "game" if path.name.startswith(GAMES) else "program"
-        rows.setdefault(domain, []).extend(package_rows(path, licences))
+        domain = "dictionary" if path.name.startswith("dict-") else domain
+        rows.setdefault(domain, []).extend(package_rows(path, licences, sides))
     arguments.out.mkdir(parents=True, exist_ok=True)
     for domain, found in sorted(rows.items()):
         different = dict.fromkeys(row for row in found if not any(TEMPLATE.search(text) for text in row[1:]))
@@ -71,6 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             file.write(text)
         counts.update(row[0].partition("/")[0] for row in different if domain != "packages")
         print(f"{domain}: {len(different):,} rows")
+    counts.update({package: 0 for pair in sides.values() if len(pair) == 2 for package, _ in pair.values()})
     write_record(arguments.out, paths, counts, licences)
     return 0
 
@@ -127,10 +141,11 @@ def content(path: Path) -> str:
     return path.read_text("utf-8")
 
 
-def package_rows(path: Path, licences: dict[str, set[str]]) -> Iterator[Row]:
-    """The rows of a package, whose licences are added. Files in two languages are read when both are known."""
+def package_rows(path: Path, licences: dict[str, set[str]], sides: dict[str, Sides]) -> Iterator[Row]:
+    """The rows of a package, whose licences are added. Files in two languages are read when both are known; those that
+    are known are `sides`, by the path that they share.
+    """
     package = path.name.split("_")[0]
-    sides: dict[str, dict[str, bytes]] = {}
     for name, data in members(path, lambda name: any(pattern.search(name) for pattern in WANTED)):
         document = f"{package}/{Path(name).parent.name}"
         if COPYRIGHT.match(name):
@@ -140,38 +155,114 @@ def package_rows(path: Path, licences: dict[str, set[str]]) -> Iterator[Row]:
             pairs = list(messages(data.decode("utf-8", "replace")))
         elif DIALOGUES.search(name):
             pairs = DIALOGUE.findall(data.decode("utf-8", "replace"))
+        elif DICTIONARY.search(name):
+            pairs = list(headwords(gzip.decompress(data).decode("utf-8"), english="eng-fra" in name))
         else:
-            reader = flat if MESSAGES.search(name) else entries
-            side = "fr" if re.search(r"/fr[/.]", name) else "en"
-            place = re.sub(r"(?<=/)(?:en|fr)[/.]", "", name)
-            sides.setdefault(place, {})[side] = data
+            reader = flat if MESSAGES.search(name) else language_pack if LANGUAGE_PACK.search(name) else entries
+            side = "fr" if re.search(r"[/-]fr[/.@]", name) else "en"
+            place = re.sub(r"(?<=[/-])(?:en(?:-GB)?|fr)[/.@]", "", name)
+            sides.setdefault(place, {})[side] = (package, data)
             pairs = list(_matched(sides[place], reader)) if len(sides[place]) == 2 else []
         for pair in pairs:
             yield from ((document, *row) for row in sentence_pairs(*pair))
 
 
-def _matched(sides: dict[str, bytes], reader: Callable[[str], dict[str, str]]) -> Iterator[tuple[str, str]]:
+def _matched(sides: Sides, reader: Callable[[bytes], dict[str, str]]) -> Iterator[tuple[str, str]]:
     """The texts with the same key in both languages, by paragraph if there are equally many."""
-    english, french = (reader(sides[side].decode("utf-8", "replace")) for side in ("en", "fr"))
+    english, french = (reader(sides[side][1]) for side in ("en", "fr"))
     for key, text in english.items():
         one, other = (re.split(r"\n\s*\n", each.strip()) for each in (text, french.get(key, "")))
         if other[0] and len(one) == len(other):
             yield from zip(one, other, strict=True)
 
 
-def flat(text: str) -> dict[str, str]:
+def flat(content: bytes) -> dict[str, str]:
     """The messages of a JSON file."""
-    return {key: value for key, value in json.loads(text).items() if isinstance(value, str)}
+    return {key: value for key, value in json.loads(content).items() if isinstance(value, str)}
 
 
-def entries(text: str) -> dict[str, str]:
+def entries(content: bytes) -> dict[str, str]:
     """The entries of a text of Dungeon Crawl, by their names.
 
-    >>> entries("%%%%\\nacid dragon\\n\\nA small dragon.\\n%%%%\\norc\\n\\nUgly.\\n")
+    >>> entries(b"%%%%\\nacid dragon\\n\\nA small dragon.\\n%%%%\\norc\\n\\nUgly.\\n")
     {'acid dragon': 'A small dragon.', 'orc': 'Ugly.'}
     """
-    found = (part.strip().partition("\n") for part in text.split("%%%%"))
+    found = (part.strip().partition("\n") for part in content.decode("utf-8", "replace").split("%%%%"))
     return {name.strip(): body.strip() for name, _, body in found if body}
+
+
+def language_pack(content: bytes) -> dict[str, str]:
+    """The messages of a language pack, by file and name: those of Fluent and of property files."""
+    found = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for name in archive.namelist():
+            if name.endswith((".ftl", ".properties")):
+                read = fluent if name.endswith(".ftl") else properties
+                place = re.sub(r"/(?:en-GB|fr)(?=/)", "", name)
+                found.update({f"{place} {key}": text for key, text in read(archive.read(name).decode("utf-8"))})
+    return found
+
+
+def fluent(text: str) -> Iterator[tuple[str, str]]:
+    """The messages and attributes of a Fluent file that have no variants, without markup.
+
+    >>> list(fluent("open = Open { $name }\\ntab =\\n    .label = New tab\\n    .accesskey = T\\n"))
+    [('open', 'Open {name}'), ('tab.label', 'New tab')]
+    """
+    resource = FluentParser().parse(text)
+    for message in resource.body:
+        if isinstance(message, ast_of_fluent.Message):
+            name = message.id.name
+            parts = [(name, message.value), *((f"{name}.{each.id.name}", each.value) for each in message.attributes)]
+            for key, pattern in parts:
+                text = plain(pattern) if pattern else ""
+                if text and not key.endswith(("key", "style", "width", "height")):
+                    yield key, text
+
+
+def plain(pattern: ast_of_fluent.Pattern) -> str:
+    """The text of a pattern, with `{name}` for a variable and the name of a brand; empty if it has variants."""
+    pieces = []
+    for element in pattern.elements:
+        if isinstance(element, ast_of_fluent.TextElement):
+            pieces.append(element.value)
+        elif isinstance(element.expression, ast_of_fluent.VariableReference):
+            pieces.append(f"{{{element.expression.id.name}}}")
+        elif isinstance(element.expression, ast_of_fluent.TermReference):
+            words = element.expression.id.name.removesuffix("-brand-name").split("-")
+            pieces.append(BRANDS.get(element.expression.id.name) or " ".join(words).title())
+        else:
+            return ""
+    return re.sub(r"<[^>]*>", "", "".join(pieces))
+
+
+def properties(text: str) -> Iterator[tuple[str, str]]:
+    """The messages of a property file.
+
+    >>> list(properties("# files\\nsize=%S bytes\\nopenKey=O\\n"))
+    [('size', '%S bytes')]
+    """
+    for name, value in re.findall(r"^([\w.-]+)\s*=[ \t]*(.*)$", text, re.MULTILINE):
+        if "key" not in name.casefold() and ";" not in value:  # plurals
+            yield name, re.sub(r"\\\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), value)
+
+
+def headwords(text: str, *, english: bool) -> Iterator[tuple[str, str]]:
+    """English and French words of a dictionary: each headword with the first of its translations.
+
+    Of a dictionary of French words, those are left out whose English word translates another one, too.
+
+    >>> list(headwords("00-database\\n\\nexile /eksail/\\n1. banni, exiler\\n2. exil\\n", english=True))
+    [('exile', 'banni')]
+    """
+    found = re.findall(r"^(\S.*?) /.*/.*\n(?:1\. )?([^,;(\n]+)", text.replace("\u2010", "-"), re.MULTILINE)
+    pairs = [(word, translation.strip()) for word, translation in found]
+    translations = Counter(translation for _, translation in pairs)
+    for word, translation in pairs:
+        if english:
+            yield word, translation
+        elif translations[translation] == 1:
+            yield translation, word
 
 
 def messages(text: str) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ KINDS = {
     "option": r"(?<![\w-])--?[a-z][\w-]*",
     "path": r"(?<![\w/.])~?(?:/[\w.+-]*\w){2,}",
     "identifier": r"(?<![\w./-])[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)*(?:[_\d]|[a-z][A-Z]|[A-Z]{3})\w*(?![\w./-])",
-    "name": r"(?<![\w./-])[A-Z][a-z]{2,}(?![\w/-])",
+    "name": r"(?<![\w./-])[A-Z][a-z]{2,}(?:-[A-Z]?[a-z]{2,})?(?![\w/-])",
     "number": r"(?<![\w.,$%-])\d{1,6}(?:[.,]\d{1,3})?(?![\w$%])",
 }
 """Patterns of the words that are replaced if they are equal on both sides."""
@@ -108,7 +108,7 @@ def replacement(word: str, kind: str, random: Random, words: Sequence[str]) -> s
     real = bool(words) and random.random() < 0.5
     first = existing(random, vowel, words) if real else spoken(random, vowel)
     if kind == "name":
-        return first.capitalize()
+        return first.capitalize() + hyphenated(word, random)
     rest = [random.choice(words) if real else small(random) for _ in range(random.randint(1, 2))]
     capitals = "".join(random.choice(CONSONANTS) for _ in range(random.randint(2, 3))).upper()
     return random.choice(
@@ -122,6 +122,13 @@ def replacement(word: str, kind: str, random: Random, words: Sequence[str]) -> s
             f"lib{first}" if word[0] == "l" else f"{first}-{rest[0]}",
         ]
     )
+
+
+def hyphenated(word: str, random: Random) -> str:
+    """A second part for a name that has one, with a capital letter if it had one (Abed-nego, Saint-Denis)."""
+    _, mark, second = word.partition("-")
+    part = small(random)
+    return mark + (part.capitalize() if second[:1].isupper() else part) if mark else ""
 
 
 def existing(random: Random, vowel: bool, words: Sequence[str]) -> str:

@@ -53,7 +53,9 @@ class Names:
 
     >>> names = Names(["fr", "zh"])
     >>> names.catalogue("usr/share/locale/zh_CN/LC_MESSAGES/cat.mo"), names.page("usr/share/help/fr/cat/i.html")
-    (('zh', 'cat'), ('fr', 'usr/share/help/*/cat/i.html'))
+    (('zh', 'cat'), ('fr', 'usr/share/help/cat/i.html'))
+    >>> names.page("usr/share/doc/faq/fr/i.fr.html"), names.page("usr/share/doc/faq/i.html")
+    (('fr', 'usr/share/doc/faq/i.html'), ('en', 'usr/share/doc/faq/i.html'))
     """
 
     def __init__(self, languages: Sequence[str]) -> None:
@@ -64,7 +66,7 @@ class Names:
         choice = "|".join(self._of)
         self._catalogue = re.compile(rf"(?:.*/)?({choice})/(?:LC_MESSAGES/)?([^/]+)\.mo$|.*[/-]({choice})\.mo$")
         self._manual_page = re.compile(rf"usr/share/man/(?:({choice})/)?(man\d/[^/]+)\.gz$")
-        self._mark = re.compile(rf"(?<=[/.])({'|'.join(marks)})(?=[/.])")
+        self._mark = re.compile(rf"[/.-]({'|'.join(marks)})(?=[/.])")
 
     def catalogue(self, name: str) -> tuple[str, str] | None:
         """Language and name of a catalogue."""
@@ -77,11 +79,15 @@ class Names:
         return match and (self._of[match[1]] if match[1] else "en", f"man/{match[2]}")
 
     def page(self, name: str) -> tuple[str, str] | None:
-        """Language of a page, and its path with a `*` for the language. Pages without one are taken for English."""
+        """Language of a page, and its path without the language. Pages without one are taken for English."""
         if not PAGE.search(name):
             return None
         codes = [self._of[mark] for mark in self._mark.findall(name) if mark in self._of]
-        return codes[0] if codes else "en", self._mark.sub("*", name)
+        return codes[0] if codes else "en", self._mark.sub("", name)
+
+    def starred(self, name: str) -> str:
+        """The last part of a page's path, with a `*` for the language."""
+        return self._mark.sub(lambda match: f"{match[0][0]}*", name).rpartition("/")[2]
 
     def wanted(self, name: str) -> bool:
         """Whether a file is read."""
@@ -93,7 +99,7 @@ class Shelf:
     """The files of all packages: pages by the path that they share, and rows by language and domain."""
 
     names: Names
-    pages: dict[str, dict[str, tuple[str, bytes]]] = field(default_factory=dict)
+    pages: dict[str, dict[str, tuple[str, str, bytes]]] = field(default_factory=dict)
     rows: dict[str, dict[str, list[tuple[str, str, str]]]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     licences: dict[str, set[str]] = field(default_factory=dict)
@@ -168,7 +174,7 @@ def read_package(path: Path, shelf: Shelf) -> None:
             shelf.licences.setdefault(package, set()).update(LICENCE.findall(unpacked(content)))
         elif found := shelf.names.manual_page(name) or shelf.names.page(name):
             language, place = found
-            shelf.pages.setdefault(place, {})[language] = (package, content)
+            shelf.pages.setdefault(place, {})[language] = (package, name, content)
 
 
 def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
@@ -216,9 +222,9 @@ def read_pages(shelf: Shelf, languages: Sequence[str]) -> None:
                 continue
             manual_page = name.startswith("man/")
             read = roff_blocks if manual_page else markup_blocks
-            blocks = [read(unpacked(sides[side][1])) for side in ("en", language)]
-            package = sides[language][0]
-            document = name if manual_page else f"{package}/{name.rpartition('/')[2]}"
+            blocks = [read(unpacked(sides[side][2])) for side in ("en", language)]
+            package, page, _ = sides[language]
+            document = name if manual_page else f"{package}/{shelf.names.starred(page)}"
             rows = [
                 (document, *pair) for one, other in paired(*blocks) for pair in sentence_pairs(one, other, language)
             ]

@@ -32,6 +32,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 
 from cleaning import faithful, repaired, sound
@@ -89,7 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--copies", nargs="*", default=[], metavar="DOMAIN=N", help="how often a domain is written (interface=2 game=2)"
     )
     parser.add_argument("--more", type=Path, nargs="*", default=[], help="folders of text that is only trained on")
-    parser.add_argument("--copying", type=float, default=0, metavar="SHARE", help="of lines with names (0)")
+    parser.add_argument(
+        "--copying", type=float, default=0, metavar="SHARE", help="of lines with names; 1.5: half of them twice (0)"
+    )
     arguments = parser.parse_args(argv)
     code = arguments.language
     copies = COPIES | {name: int(count) for name, count in (each.split("=") for each in arguments.copies)}
@@ -119,7 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     train = disjoint(train, held_out)
     report("disjoint", train)
     words = ordinary(train)
-    copied = [copy for line in train if (copy := with_copies(line, share=arguments.copying, words=words))]
+    rounds = [(seed, arguments.copying - seed) for seed in range(ceil(arguments.copying))]
+    copied = [copy for line in train for seed, share in rounds if (copy := with_copies(line, seed, share, words))]
     weights = [written.get((line.english, line.translation), 1) * copies.get(line.domain, 1) for line in train]
     train = [line for line, weight in zip(train, weights, strict=True) for _ in range(weight)]
     train += disjoint(copied, held_out)

@@ -437,6 +437,79 @@ def test_lists_and_files_of_other_packages_become_text(part: Callable[[str], Mod
     assert record["wiki"] == {"version": "1", "rows": 2, "licences": ["GFDL-1.3"]}
 
 
+def test_language_packs_and_dictionaries_become_text(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    folder, out = tmp_path / "packages", tmp_path / "more"
+    folder.mkdir()
+    for code, name, files in (
+        (
+            "en-GB",
+            "en-gb",
+            ("open = Open { $name } in { -brand-short-name }\ntab =\n    .label = New <b>tab</b>\n", "size=%S b"),
+        ),
+        (
+            "fr",
+            "fr",
+            (
+                "open = Ouvrir { $name } dans { -brand-short-name }\ntab =\n    .label = Nouvel <b>onglet</b>\n",
+                "size=%S o",
+            ),
+        ),
+    ):
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:
+            archive.writestr(f"browser/localization/{code}/tabs.ftl", files[0] + "days = { $n ->\n   *[other] x\n }\n")
+            archive.writestr(f"chrome/{code}/size.properties", f"# bytes\n{files[1]}\nopenKey=O\n")
+        pack = f"usr/lib/firefox/langpack-{code}@firefox.mozilla.org.xpi"
+        package(folder / f"firefox-l10n-{name}_1_all.deb", {pack: content.getvalue()})
+    for pair, text in (
+        ("eng-fra", "00-database\n\nexile /ek/\n1. banni, exiler\n2. exil\npaper\u2010knife /p/\ncoupe\u2010papier\n"),
+        (
+            "fra-eng",
+            "chat /\u0283a/ <n>\ncat\nici /isi/\nhere (place)\nmine /min/\nlook\nair /\u025b\u0281/\nlook, air\n",
+        ),
+    ):
+        content = gzip.compress(text.encode())
+        package(folder / f"dict-freedict-{pair}_1_all.deb", {f"usr/share/dictd/freedict-{pair}.dict.dz": content})
+    assert part("collection").main(["--packages", str(folder), "--out", str(out)]) == 0
+    rows = {path.name: lzma.decompress(path.read_bytes()).decode().splitlines() for path in out.glob("*.xz")}
+    assert rows == {
+        "program.tsv.xz": [
+            "firefox-l10n-fr/firefox\tOpen {name} in Firefox\tOuvrir {name} dans Firefox",
+            "firefox-l10n-fr/firefox\tNew tab\tNouvel onglet",
+            "firefox-l10n-fr/firefox\t%S b\t%S o",
+        ],
+        "dictionary.tsv.xz": [
+            *(f"dict-freedict-eng-fra/dictd\t{pair}" for pair in ("exile\tbanni", "paper-knife\tcoupe-papier")),
+            *(f"dict-freedict-fra-eng/dictd\t{pair}" for pair in ("cat\tchat", "here\tici")),
+        ],
+    }
+    record = json.loads((out / "packages.json").read_text())
+    assert {name: facts["rows"] for name, facts in record.items()} == {
+        "dict-freedict-eng-fra": 2,
+        "dict-freedict-fra-eng": 2,
+        "firefox-l10n-en-gb": 0,
+        "firefox-l10n-fr": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("english", "french"),
+    [
+        ("usr/share/doc/faq/a.en.html", "usr/share/doc/faq/fr/a.fr.html"),
+        ("usr/share/reference/a.html", "usr/share/reference/fr/a.html"),
+        ("usr/share/doc/guide/html/a.en.html", "usr/share/doc/guide-fr/html/a.fr.html"),
+    ],
+)
+def test_pages_of_two_languages_are_paired(
+    part: Callable[[str], ModuleType], tmp_path: Path, english: str, french: str
+) -> None:
+    package(tmp_path / "guide_1_all.deb", {english: b"<p>A red hat.</p>"})
+    package(tmp_path / "guide-fr_1_all.deb", {french: b"<p>Un chapeau rouge.</p>"})
+    assert part("package").main(["--packages", str(tmp_path), "--out", str(tmp_path / "text")]) == 0
+    (row,) = lzma.decompress((tmp_path / "text/manual.tsv.xz").read_bytes()).decode().splitlines()
+    assert row.split("\t")[1:] == ["A red hat.", "Un chapeau rouge."]
+
+
 def test_nothing_is_held_out_of_more_text(part: Callable[[str], ModuleType], text: Path, tmp_path: Path) -> None:
     more = tmp_path / "more"
     more.mkdir()
@@ -451,6 +524,20 @@ def test_nothing_is_held_out_of_more_text(part: Callable[[str], ModuleType], tex
     assert sum(line.startswith("The page of") for line in train) == 100
     assert sum("Gath" in line for line in train) == 1
     assert not any("Moab" in line for line in [*train, *lines(tmp_path / "data/test.verses.tsv")])
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [("0", 0, 0), ("1", 100, 100), ("1.5", 130, 170), ("2", 200, 200)])
+def test_a_share_of_lines_is_written_with_other_names(
+    part: Callable[[str], ModuleType], text: Path, tmp_path: Path, share: str, least: int, most: int
+) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    rows = [f"wiki/{number}\tOpen menu {number}\tOuvrir menu {number}" for number in range(2, 102)]
+    (more / "program.tsv").write_text("\n".join(rows) + "\n")
+    arguments = ["--data", str(text), "--more", str(more), "--copying", share, "--out", str(tmp_path / "data")]
+    assert part("prepare").main(arguments) == 0
+    menus = [line for line in lines(tmp_path / "data/train.tsv") if line.startswith("Open menu")]
+    assert 100 + least <= len(menus) <= 100 + most
 
 
 @pytest.mark.parametrize(
@@ -492,6 +579,20 @@ def test_random_words_stand_on_both_sides(part: Callable[[str], ModuleType]) -> 
     assert copying.with_copies(prepare.Line("The cat", "Le chat", "game", "train", "p"), share=1.0) is None
     made = sum(copying.with_copies(line, seed, share=0.4) is not None for seed in range(200))
     assert 50 < made < 110
+
+
+def test_names_with_a_hyphen_keep_it(part: Callable[[str], ModuleType]) -> None:
+    copying, prepare = part("copying"), part("prepare")
+    english, french = "Abed-nego saw Port-Royal and Ruth.", "Abed-nego vit Port-Royal et Ruth."
+    line = prepare.Line(english, french, "verses", "train", "p")
+    second = "( [A-Z][a-z]+)?"  # some names become two
+    names = f"([A-Z][a-z]+-[a-z]+){second} {{}} ([A-Z][a-z]+-[A-Z][a-z]+){second} {{}} ([A-Z][a-z]+){second}\\."
+    copies = [copying.with_copies(line, seed, 1.0) for seed in range(50)]
+    for copy in copies:
+        words = re.fullmatch(names.format("saw", "and"), copy.english)
+        assert words, copy
+        assert words.groups() == re.fullmatch(names.format("vit", "et"), copy.translation).groups()
+    assert len({copy.english for copy in copies}) == len(copies)
 
 
 def test_half_of_the_random_names_are_made_of_words(part: Callable[[str], ModuleType]) -> None:
