@@ -193,14 +193,14 @@ def entries(content: bytes) -> dict[str, str]:
 
 def language_pack(content: bytes) -> dict[str, str]:
     """The messages of a language pack, by file and name: those of Fluent and of property files."""
-    found = {}
+    texts = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in archive.namelist():
             if name.endswith((".ftl", ".properties")):
                 read = fluent if name.endswith(".ftl") else properties
                 place = re.sub(r"/(?:en-GB|fr)(?=/)", "", name)
-                found.update({f"{place} {key}": text for key, text in read(archive.read(name).decode("utf-8"))})
-    return found
+                texts.update({f"{place} {key}": text for key, text in read(archive.read(name).decode("utf-8"))})
+    return texts
 
 
 def fluent(text: str) -> Iterator[tuple[str, str]]:
@@ -255,8 +255,8 @@ def headwords(text: str, *, english: bool) -> Iterator[tuple[str, str]]:
     >>> list(headwords("00-database\\n\\nexile /eksail/\\n1. banni, exiler\\n2. exil\\n", english=True))
     [('exile', 'banni')]
     """
-    found = re.findall(r"^(\S.*?) /.*/.*\n(?:1\. )?([^,;(\n]+)", text.replace("\u2010", "-"), re.MULTILINE)
-    pairs = [(word, translation.strip()) for word, translation in found]
+    rows = re.findall(r"^(\S.*?) /.*/.*\n(?:1\. )?([^,;(\n]+)", text.replace("\u2010", "-"), re.MULTILINE)
+    pairs = [(word, translation.strip()) for word, translation in rows]
     translations = Counter(translation for _, translation in pairs)
     for word, translation in pairs:
         if english:
