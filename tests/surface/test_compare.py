@@ -15,6 +15,7 @@ from foveate.comparison import Estimate, Result, compare, design_of
 from foveate.config import read_toml
 from foveate.errors import UsageError
 from foveate.metrics import character_error_rate
+from foveate.tasks.translate.pair import Pairs
 from foveate.tasks.translate.use import Translator
 from foveate.train.resumption import exclusive
 
@@ -328,7 +329,7 @@ def test_every_shipped_comparison_can_be_made(path: Path) -> None:
     )
     design = design_of(task, read_toml(path))
     assert len(design.variants) >= 2
-    if task == "translate":  # plays are fetched
+    if task == "translate" and design.base.initialise_from is None:  # plays and the translator's text are fetched
         assert (path.parents[2] / design.base.data.source).exists()
 
 
@@ -412,6 +413,66 @@ def test_a_budget_of_seconds_is_used_up(files: dict[str, Path], tmp_path: Path) 
     variants = {"cnn": {"model": {"encoder": "cnn"}}, "rnn": {"model": {"encoder": "rnn"}}}
     result = compare("tag", base, variants, out=tmp_path / "out", seeds=1, budget="seconds=1")
     assert all(1.0 <= cell.seconds < 5.0 for cell in result.cells)
+
+
+@pytest.mark.parametrize("words", [("--columns", "2,1"), ("--set", "data.held_out=10")])
+def test_other_columns_and_held_out_pairs_are_other_data(
+    words: tuple[str, str], recipe: Path, corpus: Path, tmp_path: Path, foveate: Any
+) -> None:
+    data, out = tmp_path / "pairs.tsv", tmp_path / "out"
+    lines = (corpus / "pairs.tsv").read_text().splitlines()
+    data.write_text("".join(f"{number}\t{line}\n" for number, line in enumerate(lines)))
+    same = ("compare", "translate", recipe, "--source", data, "--out", out, "--seeds", "1", "--set", "train.steps=2")
+    assert foveate(*same, "--columns", "1,2", *SMALL).code == 0
+    said = foveate(*same, "--columns", "1,2", *SMALL)
+    assert (said.code, "finished already" in said.err) == (0, True), said.err
+    said = foveate(*same, *(words if "--columns" in words else ("--columns", "1,2", *words)), *SMALL)
+    assert said.code == 2, said.out
+    assert re.search(r"columns: \[1, 2\] → \[2, 1\]|held_out: .* → 10", said.err), said.err
+    design = json.loads((out / "comparison.json").read_text())
+    del design["columns"], design["held_out"]  # as earlier versions wrote it
+    (out / "comparison.json").write_text(json.dumps(design))
+    assert foveate(*same, "--columns", "1,2", *SMALL).code == 0
+
+
+def test_a_comparison_that_broke_off_while_it_held_out_pairs_goes_on(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, foveate: Any
+) -> None:
+    hold_out = Pairs.hold_out
+
+    def broken(pairs: Pairs, folder: Path) -> dict[str, Any]:
+        hold_out(pairs, folder)
+        raise KeyboardInterrupt
+
+    words = ("compare", "translate", recipe, "--out", tmp_path / "out", "--seeds", "1", "--set", "train.steps=2")
+    with monkeypatch.context() as patch:
+        patch.setattr(Pairs, "hold_out", broken)
+        assert foveate(*words, *SMALL).code != 0
+    (tmp_path / "out/.tmp-comparison.json-7").touch()
+    said = foveate(*words, *SMALL)
+    assert said.code == 0, said.err
+
+
+def test_lengths_whose_references_are_empty_have_no_value(recipe: Path, tmp_path: Path, foveate: Any) -> None:
+    (tmp_path / "test.tsv").write_text("abc\tcba\na\t\n")
+    words = ("--test-source", tmp_path / "test.tsv", "--metrics", "phone_error", "--seeds", "1")
+    said = foveate("compare", "translate", recipe, "--out", tmp_path / "out", *words, *SMALL)
+    assert said.code == 0, said.err
+    cell = json.loads((tmp_path / "out/cells/dot/seed-0/cell.json").read_text())
+    assert [(bucket["longest"], bucket["count"]) for bucket in cell["buckets"]] == [(3, 1)]
+
+
+def test_variants_that_begin_with_a_translator_have_weights_of_their_own(
+    corpus: Path, tmp_path: Path, foveate: Any
+) -> None:
+    deep = ("--vary", "model.encoder_layers=6,7", "--set", "initialise_from=en-fr", "--set", "train.steps=2")
+    model = ("--set", "model=transformer", "--set", "model.decoder_layers=2", "--set", "model.share=all")
+    block = ("model_dim=256", "num_heads=8", "feedforward_dim=1024", "norm=pre")
+    words = [word for setting in block for word in ("--set", f"model.block.{setting}")]
+    data = ("--source", corpus / "pairs.tsv", "--metrics", "perplexity", "--seeds", "1", "--out", tmp_path / "out")
+    said = foveate("compare", "translate", *data, *deep, *model, *words, *SMALL)
+    assert said.code == 0, said.err
+    assert len(list((tmp_path / "out/prepared").iterdir())) == 2
 
 
 def test_python_refuses_as_the_command_does(recipe: Path, compared: Path) -> None:

@@ -157,6 +157,15 @@ def test_a_new_vocabulary_needs_weights_to_begin_with(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_new_vocabulary_has_vectors_of_the_same_width(
+    foveate: Any, trained: Path, corpus: Path, tmp_path: Path
+) -> None:
+    words = ("train", "translate", "--source", corpus / "pairs.tsv", "--out", tmp_path / "run", *QUICK)
+    wider = (SET, f"initialise_from={trained}", SET, "new_vocabulary=true", SET, "model.embedding_dim=24")
+    said = foveate(*words, *wider)
+    assert (said.code, "its width cannot change" in said.err) == (2, True), said.err
+
+
 def test_models_that_a_run_cannot_begin_with_are_refused_in_words(foveate: Any, corpus: Path, tmp_path: Path) -> None:
     create_run(tmp_path / "tagger", "tag", {})
     (tmp_path / "marian").mkdir()

@@ -14,8 +14,9 @@ import torch
 from foveate.cli.training import outlook
 from foveate.storage.checkpoint import Checkpoints, load_weights
 from foveate.storage.manifest import sealed_folder
-from foveate.storage.run import read_run
+from foveate.storage.run import begin_run, read_run
 from foveate.train import TrainConfig
+from foveate.train.resumption import exclusive
 
 SET = "--set"
 STEPS = (SET, "train.validate_every=20", SET, "train.save_every=20")
@@ -184,3 +185,61 @@ def test_patience_that_has_ended_a_run_can_be_lifted(recipe: tuple[str, ...], fo
     assert "--set train.patience=none" in again.err
     said = foveate("resume", run, SET, "train.patience=none", *QUICK)
     assert (said.code, "all 80 steps are done" in said.err) == (0, True), said.err
+
+
+@pytest.mark.parametrize("schedule", ["constant", "plateau"])
+def test_a_run_that_ended_between_two_validations_is_made_longer_to_the_bit(
+    schedule: str, recipe: tuple[str, ...], foveate: Any, tmp_path: Path
+) -> None:
+    rate = (SET, f"train.schedule={schedule}", SET, "train.learning_rate=0.1")
+    patience = (SET, "train.schedule.patience=1") if schedule == "plateau" else ()
+    for run, steps in (("short", 43), ("whole", 80)):
+        said = foveate(*recipe, *STEPS, *rate, *patience, SET, f"train.steps={steps}", "--out", tmp_path / run)
+        assert said.code == 0, said.err
+    said = foveate("resume", tmp_path / "short", SET, "train.steps=80", *QUICK)
+    assert said.code == 0, said.err
+    (ours, words), (theirs, expected) = (load_weights(tmp_path / run) for run in ("short", "whole"))
+    assert words == expected
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+    rates = [
+        {row["step"]: row["learning_rate"] for row in rows(tmp_path / run) if row["kind"] == "train"}
+        for run in ("short", "whole")
+    ]
+    assert rates[0] == rates[1]
+
+
+def test_a_run_that_stopped_before_its_first_step_goes_on(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path
+) -> None:
+    settings = (SET, "train.schedule=inverse_square_root", SET, "train.steps=20")
+    said = foveate(*recipe, *STEPS, *settings, SET, "train.max_minutes=1e-9", "--out", tmp_path / "run")
+    assert (said.code, "its time is used up" in said.err) == (0, True), said.err
+    said = foveate("resume", tmp_path / "run", SET, "train.max_minutes=none", SET, "train.steps=40", *QUICK)
+    assert (said.code, "all 40 steps are done" in said.err) == (0, True), said.err
+
+
+def test_a_folder_that_another_process_prepares_is_left_alone(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path
+) -> None:
+    begin_run(tmp_path)
+    with exclusive(tmp_path):
+        said = foveate(*recipe, "--out", tmp_path)
+    assert (said.code, "Another process" in said.err) == (2, True), said.err
+    assert all(path.name.startswith(".") for path in tmp_path.iterdir())
+
+
+def test_a_validation_pair_that_no_batch_holds_is_named_before_the_run_begins(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "valid.tsv").write_text("abc\tcba\n" + f"{'a' * 150}\t{'a' * 150}\n")
+    words = (*recipe, "--valid-source", tmp_path / "valid.tsv", "--out", tmp_path / "run", "--quiet")
+    said = foveate(*words)
+    assert said.code == 3
+    assert "The validation data: The pair of line 2 has 15" in said.err
+    assert not (tmp_path / "run/config.json").exists()
+    said = foveate(*words, SET, "data.max_tokens=512", SET, "train.steps=2")
+    assert said.code == 0, said.err
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

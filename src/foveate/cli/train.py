@@ -115,6 +115,7 @@ def begin(arguments: argparse.Namespace, folder: Path, size: int = 1) -> Begun:
     from foveate.storage.run import begin_run, create_run, require_new
     from foveate.train import require_measured
     from foveate.train.accelerator import require_device
+    from foveate.train.resumption import exclusive
     from foveate.train.sharing import require_batches
 
     name, assignments = arguments.task, with_device(arguments)
@@ -141,13 +142,15 @@ def begin(arguments: argparse.Namespace, folder: Path, size: int = 1) -> Begun:
         say(sentence)
     prepare_machine(arguments, quiet=arguments.quiet or bool(arguments.processes))  # which report it themselves
     begin_run(folder)
-    prepared = task.side.prepare(config, folder, say)
-    config = prepared.config  # with the sizes of an encoder that it begins with
-    require_measured(prepared, config.train)
-    if identity := _identity(arguments):
-        write_file(folder / LAUNCH, identity.encode())
-    # Last: data that cannot be used leave nothing to resume.
-    create_run(folder, name, to_dict(config), prepared.digests)
+    with exclusive(folder):
+        require_new(folder)  # another process may have made it a run meanwhile
+        prepared = task.side.prepare(config, folder, say)
+        config = prepared.config  # with the sizes of an encoder that it begins with
+        require_measured(prepared, config.train)
+        if identity := _identity(arguments):
+            write_file(folder / LAUNCH, identity.encode())
+        # Last: data that cannot be used leave nothing to resume.
+        create_run(folder, name, to_dict(config), prepared.digests)
     others = other_sizes(name, suggestion, config, files, assignments) if suggestion else None
     return Begun(prepared, config, others)
 

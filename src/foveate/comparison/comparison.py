@@ -70,6 +70,8 @@ def design_of(
     """
     if base.get("task") not in (None, task):
         raise UsageError(f"The configuration is for the task {base['task']}, not for {task}. Name that task.")
+    if not isinstance(base.get("compare", {}), Mapping):
+        raise UsageError("compare must be a table of settings, such as compare.seeds = 3.")
     settings = {**base.get("compare", {}), **options}
     if isinstance(settings.get("seeds"), int) and not isinstance(settings["seeds"], bool):
         settings["seeds"] = list(range(settings["seeds"]))

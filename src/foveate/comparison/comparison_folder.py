@@ -20,7 +20,7 @@ from typing import Any
 from foveate.comparison.design import Design, folder_names
 from foveate.config import to_dict
 from foveate.errors import DataError, UsageError
-from foveate.storage.draft import disk_errors, remove_stale
+from foveate.storage.draft import TEMPORARY, disk_errors, remove_stale
 from foveate.storage.manifest import file_digest, read_json, write_json
 from foveate.storage.run import create_run, read_run
 from foveate.storage.symbolic_link import require_unlinked
@@ -88,7 +88,10 @@ class Folder:
     def prepare(self, variant: str) -> Path:
         """The folder with the prepared data of a variant; variants with the same data share it."""
         side, config = self.design.side, self.design.variants[variant]
-        key = json.dumps([side.data_settings(self._plain(config)), self._common], sort_keys=True)
+        content = [side.data_settings(self._plain(config)), self._common]
+        if getattr(config, "initialise_from", None) is not None:  # the weights to begin with are beside the data
+            content.append(to_dict(config)["model"])
+        key = json.dumps(content, sort_keys=True)
         place = self.path / "prepared" / hashlib.sha256(key.encode()).hexdigest()[:12]
         if not (place / "config.json").exists():
             with _naming(variant):
@@ -146,14 +149,22 @@ class Folder:
 
     @property
     def _common(self) -> dict[str, Any]:
-        design = self.design
+        design, data = self.design, self.design.base.data
+        columns = getattr(data, "columns", None)
         return {
             "format": FORMAT,
             "task": design.side.entry.name,
             "budget": str(design.budget),
-            "split": None if any(name.startswith("valid") for name in self.digests) else design.base.seed,
+            "split": design.base.seed if self._holds_out else None,
+            "columns": None if columns is None else list(columns),
+            "held_out": getattr(data, "held_out", None) if self._holds_out else None,
             "data": self.digests,
         }
+
+    @property
+    def _holds_out(self) -> bool:
+        """Whether no validation file is given."""
+        return not any(name.startswith("valid") for name in self.digests)
 
     def _require_same(self, before: Mapping[str, Any]) -> None:
         if not before:
@@ -167,6 +178,8 @@ class Folder:
         if not isinstance(variants, dict) or not all(isinstance(variant, dict) for variant in variants.values()):
             raise DataError(f"{self.path / DESIGN} is damaged. Restore it, or compare in another folder.")
         shared = [name for name in self.design.variants if name in before["variants"]]
+        # Comparisons of earlier versions do not say which columns they read and how many examples they held out.
+        before = {name: self._common[name] for name in ("columns", "held_out")} | dict(before)
         now = {**self._common, "variants": {name: self._plain(self.design.variants[name]) for name in shared}}
         old = {**before, "variants": {name: before["variants"][name] for name in shared}}
         changed = differences(old, now)
@@ -182,6 +195,10 @@ class Folder:
         marker = self.path / "data" / HELD_OUT
         record = read_json(marker) if marker.exists() else {}
         if record.get("of") != self._common:
+            if self._holds_out:
+                with disk_errors(marker):
+                    marker.parent.mkdir(exist_ok=True)
+                write_json(marker, {})  # the folder is a comparison's, even if this is interrupted
             settings = self.design.side.hold_out(self.design.base, self.path / "data")
             record = {"of": self._common, "settings": settings}
             if settings:
@@ -218,7 +235,7 @@ def _naming(variant: str) -> Iterator[None]:
 def _strangers(path: Path) -> list[Path]:
     """The files in a folder that do not belong to an unfinished comparison."""
     ours = {".lock", "prepared", *(["data"] if (path / "data" / HELD_OUT).exists() else [])}
-    return [entry for entry in path.iterdir() if entry.name not in ours]
+    return [entry for entry in path.iterdir() if entry.name not in ours and not entry.name.startswith(TEMPORARY)]
 
 
 def _digest(file: str) -> str:

@@ -1,6 +1,7 @@
 """The design of a comparison: variants of one configuration, seeds, and the same data and budget for all."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,9 +39,10 @@ class Budget:
     def parse(cls, words: str) -> "Budget":
         """The budget of a string such as "steps=1000". Raises UsageError for any other string."""
         match = re.fullmatch(r"\s*(steps|tokens|seconds)\s*=\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*", words.replace("_", ""))
-        if not match or not float(match[2]) == int(float(match[2])) >= 1:
+        amount = float(match[2]) if match else 0.0
+        if not match or not 1 <= amount < math.inf or not amount.is_integer():
             raise UsageError(f"A budget is steps=N, tokens=N or seconds=N with a whole N from 1, got {words!r}.")
-        return cls(match[1], int(float(match[2])))  # type: ignore[arg-type]
+        return cls(match[1], int(amount))  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return f"{self.kind}={self.amount}"
@@ -280,14 +282,16 @@ def varied(vary: Sequence[str]) -> dict[str, Changes]:
     Raises UsageError for any other string.
     """
     axes = [list(_axis(words)) for words in vary]
+    order = sorted(range(len(vary)), key=lambda number: vary[number].partition("=")[0].count("."))
+    """A kind of model first, which replaces all of the model's settings."""
     variants: dict[str, Changes] = {}
     for combination in itertools.product(*axes):
         name = ", ".join(part for part, _ in combination)
         if name in variants:
             raise UsageError(f"--vary gives {name!r} twice. Name every value once.")
         changes: Any = {}
-        for _, change in combination:
-            changes = lay_over(changes, change)
+        for number in order:
+            changes = lay_over(changes, combination[number][1])
         variants[name] = changes
     return variants
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,8 +47,9 @@ class MetricsLog:
         return self._file.seek(0, os.SEEK_END)
 
     def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
+        """Closes the file. An error in writing has been raised before: every row is flushed."""
+        with suppress(OSError):
+            self._file.close()
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -230,6 +230,8 @@ class _Run:
 
     def _update(self, interrupt: Interrupt) -> None:
         self.world.computing(limited=self.updates > 0)  # the first one compiles, plans and allocates
+        if not self.updates:  # a run that was long from the start has no validation at the end of a shorter one
+            self.history = self._regular_history()
         stop = interrupt.requested or self.world.is_orphan
         updated = self.updater(self.step + 1, self.history, stop=stop, seconds=self.seconds)
         self.stopping, self.clock = updated.stop, updated.seconds
@@ -292,6 +294,9 @@ class _Run:
         validated = bool(self.history) and self.history[-1].step == self.step
         return self.step % self.config.save_every == 0 or (validated and self.step in self._best_steps())
 
+    def _regular_history(self) -> list[Validation]:
+        return [entry for entry in self.history if entry.step % self.config.validate_every == 0]
+
     def _best_steps(self) -> list[int]:
         return past.best_steps(self.history, self.config.average if self.config.average_of == "best" else 1)
 
@@ -328,7 +333,8 @@ class _Run:
 
     def _tidy(self) -> None:
         self._name_best()
-        self.checkpoints.prune(self.config.keep, {*self._best_steps(), *self._last_steps()})
+        regular = past.best_steps(self._regular_history(), len(self._best_steps()))  # those of a run that goes on
+        self.checkpoints.prune(self.config.keep, {*self._best_steps(), *regular, *self._last_steps()})
 
     def _name_best(self) -> None:
         best = past.best(self.history)

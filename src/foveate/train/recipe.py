@@ -46,7 +46,9 @@ class TrainConfig:
     save_every: int = setting(500, "updates between checkpoints")
     keep: int = setting(3, "newest checkpoints to keep, besides those that are best or averaged")
     metric: str = setting("loss", "the validation metric that decides which checkpoint is best")
-    better: Literal["lower", "higher"] = setting("lower", "whether a lower or a higher metric is better")
+    better: Literal["lower", "higher"] | None = setting(
+        None, "whether a lower or a higher metric is better; none: higher for accuracy, F1 and AUC, otherwise lower"
+    )
     patience: int | None = setting(None, "stop after this many validations without a better metric; none: never")
     average: int = setting(1, "checkpoints whose weights are averaged at the end; 1: the best one alone")
     average_of: Literal["last", "best"] = setting("last", "which checkpoints are averaged")
@@ -70,5 +72,8 @@ class TrainConfig:
             )
         if self.device is not None:
             require_name(self.device)
+        if self.better is None:
+            rises = self.metric.endswith(("accuracy", "f1")) or self.metric.startswith("roc_auc")
+            object.__setattr__(self, "better", "higher" if rises else "lower")
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")

@@ -93,12 +93,12 @@ def other_rate(config: TrainConfig, step: int, history: Sequence[Validation], pl
     it does not.
     """
     schedule, base, steps = config.schedule, config.learning_rate, config.steps
-    if not isinstance(planned, int):
+    if not isinstance(planned, int) or planned == steps or not step:
         return ""
     before = base * schedule.factor(step, planned, history)
     now = base * schedule.factor(step + 1, steps, history)
     as_planned = base * schedule.factor(step + 1, max(planned, step + 1), history)
-    if planned == steps or now == as_planned:
+    if now == as_planned:
         return ""
     kind = type(schedule).__name__.lower()
     return (

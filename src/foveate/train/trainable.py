@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from foveate.errors import UsageError
+from foveate.errors import DataError, UsageError
 from foveate.nn.loss import Loss
 from foveate.train.recipe import TrainConfig
 
@@ -37,15 +37,20 @@ class Trainable(Protocol):
 
 
 def require_measured(task: Trainable, config: TrainConfig) -> None:
-    """Raises UsageError for a `train.metric` that the task's data cannot give, according to its `unmeasured`.
+    """Raises UsageError for a `train.metric` that the task's data cannot give, according to its `unmeasured`, and
+    DataError for validation data that do not make batches.
 
-    Otherwise the error would appear only at the first validation.
+    Otherwise the errors would appear only at the first validation.
     """
     unmeasured: Mapping[str, str] = getattr(task, "unmeasured", {})
     if config.metric in unmeasured:
         raise UsageError(
             f"train.metric cannot be {config.metric}: {unmeasured[config.metric]}. Or choose another metric."
         )
+    try:
+        getattr(task, "validation_batches", 0)
+    except DataError as error:
+        raise DataError(f"The validation data: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ def test_a_budget_of_seconds_ends_by_the_clock_alone() -> None:
         design_of("translate", cosine, SCORES, budget="seconds=90")
 
 
-@pytest.mark.parametrize("words", ["steps", "steps=0", "steps=1.5", "hours=3", "tokens=-4", "steps=x"])
+@pytest.mark.parametrize("words", ["steps", "steps=0", "steps=1.5", "hours=3", "tokens=-4", "steps=x", "steps=1e999"])
 def test_an_invalid_budget_is_refused(words: str) -> None:
     with pytest.raises(UsageError, match="A budget is steps=N, tokens=N or seconds=N"):
         Budget.parse(words)
@@ -114,6 +114,11 @@ def test_gaps_of_a_masked_language_model_are_its_data() -> None:
 def test_what_the_table_compare_cannot_hold_is_refused(settings: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         design_of("translate", {**BASE, "compare": settings}, SCORES)
+
+
+def test_the_table_compare_is_a_table() -> None:
+    with pytest.raises(UsageError, match="compare must be a table"):
+        design_of("translate", {**BASE, "compare": 5}, SCORES)
 
 
 def test_a_comparison_needs_two_variants() -> None:
@@ -202,6 +207,12 @@ def test_several_settings_make_every_combination() -> None:
 def test_invalid_lists_of_values_are_refused(words: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         varied([words])
+
+
+def test_a_kind_does_not_undo_settings_that_come_before_it() -> None:
+    result = varied(["model.hidden_dim=8,16", "model=bahdanau,luong"])
+    assert list(result) == [f"hidden_dim {dim}, {kind}" for dim in (8, 16) for kind in ("bahdanau", "luong")]
+    assert result["hidden_dim 8, luong"] == {"model": {"kind": "luong", "hidden_dim": 8}}
 
 
 def test_folders_have_names_that_differ_and_leave_no_folder() -> None:

@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import math
@@ -5,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from foveate.errors import SetupError
 from foveate.train import Progress, watch
 from foveate.train.log import Bar, Lines, MetricsLog, Pace, Quiet
 
@@ -152,3 +154,18 @@ def test_the_time_left_is_the_shorter_of_steps_and_budget() -> None:
     assert pace.left(110) == pytest.approx(50)
     assert pace.left(200) == pytest.approx(10)
     assert pace.share(200) == pytest.approx(2 / 3)
+
+
+def test_a_full_disk_is_named_once(tmp_path: Path) -> None:
+    class Full:
+        def write(self, content: bytes) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        close = flush = lambda self: self.write(b"")
+
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log._file.close()
+    log._file = Full()  # type: ignore[assignment]
+    with pytest.raises(SetupError, match="disk is full"):
+        log.write({"kind": "train", "step": 1})
+    log.close()

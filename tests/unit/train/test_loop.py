@@ -172,6 +172,21 @@ def test_a_higher_metric_can_be_the_better_one(line: Any, tmp_path: Path) -> Non
     assert outcome.best["score"] == -1.0
 
 
+@pytest.mark.parametrize(
+    ("metric", "better", "expected"),
+    [
+        ("loss", None, "lower"),
+        ("character_error", None, "lower"),
+        ("accuracy", None, "higher"),
+        ("macro_f1", None, "higher"),
+        ("roc_auc", None, "higher"),
+        ("accuracy", "lower", "lower"),
+    ],
+)
+def test_a_metric_tells_whether_it_should_rise(metric: str, better: Any, expected: str) -> None:
+    assert TrainConfig(metric=metric, better=better).better == expected
+
+
 def test_an_unknown_metric_is_refused_with_the_known_ones(line: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"'blue'.*loss, score"):
         fit(line(values=[1.0]), replace(CONFIG, metric="blue"), tmp_path)

@@ -348,9 +348,12 @@ class TranslateSide(Side):
         values |= dict(zip(decoded, (score.value for score in evaluate(texts, references, decoded)), strict=True))
         lengths, unit = measured_lengths([pair.source for pair in pairs])
 
-        def value(numbers: Sequence[int]) -> float:
+        def value(numbers: Sequence[int]) -> float | None:
             ours, theirs = ([side[number] for number in numbers] for side in (texts, references))
-            return evaluate(ours, theirs, decoded[:1])[0].value
+            try:
+                return evaluate(ours, theirs, decoded[:1])[0].value
+            except DataError:  # all references of this group are empty
+                return None
 
         by_length = buckets(lengths, request, value)
         return Scored(values=self.pick(values, request.metrics), buckets=by_length, unit=unit)

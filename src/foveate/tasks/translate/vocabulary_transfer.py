@@ -54,7 +54,8 @@ def transfer_vocabulary(
     kept: a second language pair needs less training than the first (Kocmi and Bojar 2018, "Trivial Transfer Learning
     for Low-Resource Neural Machine Translation").
 
-    Raises UsageError if the two models do not have the same tables, because they share their vocabularies differently.
+    Raises UsageError if the two models do not have the same tables, because they share their vocabularies differently
+    or have other widths.
     """
     weights_after = dict(weights)
     reports: dict[str, TransferReport] = {}
@@ -67,6 +68,12 @@ def transfer_vocabulary(
             )
         if not names:
             continue
+        for name in names:
+            if weights[name].shape[1:] != initial[name].shape[1:]:
+                raise UsageError(
+                    f"The vectors of the earlier model's tokens have {weights[name].shape[1]} numbers, those of the "
+                    f"new one {initial[name].shape[1]}. Leave the model's settings out: its width cannot change."
+                )
         rows, reports[f"{side} vocabulary"] = _earlier_rows(getattr(before, side), getattr(after, side))
         weights_after |= {name: _table(weights[name], initial[name], rows) for name in names}
     return weights_after, reports
