@@ -210,6 +210,30 @@ def test_steps_in_c_write_what_is_written_alone_to_the_bit(
 
 
 @needs_a_compiler
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_memory_that_grows_after_any_number_of_steps_leaves_hypotheses_as_they_are(steps: int) -> None:
+    """The kernel has two tables of rows in turns."""
+    model = built(ENCODER_DECODERS["kernel, sinusoidal"], VOCAB, VOCAB, dtype=torch.float32)
+    config, draw = BeamConfig(max_length=30, beam=8, num_best=8), random.Random(6)
+    sources = [[draw.randrange(3, VOCAB) for _ in range(length)] + [2] for length in (3, 4, 5, 6, 7, 600)]
+    flight, arrived = Flight[list[int]](model, model.start, config, capacity=6, gather=1, native=model.begin_flight), {}
+    flight.admit(range(5), sources[:5])
+    for _ in range(steps):
+        arrived |= {arrival.name: arrival.hypotheses for arrival in flight.tick()}
+    assert flight._run is not None
+    cells = len(flight._run.memory[0].key)
+    flight.admit([5], sources[5:])
+    arrived |= {arrival.name: arrival.hypotheses for arrival in flight.tick()}
+    assert len(flight._run.memory[0].key) > cells
+    while flight.flying:
+        arrived |= {arrival.name: arrival.hypotheses for arrival in flight.tick()}
+    for number, source in enumerate(sources):
+        with torch.no_grad():
+            [alone] = decode(model, model.start(Batch.of([source]), 8), sentences=1, config=config)
+        assert arrived[number] == alone
+
+
+@needs_a_compiler
 def test_a_flight_in_c_goes_on_with_new_weights_and_gives_back_what_it_grew_by() -> None:
     model = built(ENCODER_DECODERS["kernel, sinusoidal"], VOCAB, VOCAB, dtype=torch.float32)
     with torch.no_grad():

@@ -3,19 +3,22 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import ctranslate2
 import pytest
 import torch
+from torch import nn
 
-from foveate.attention import AdditiveConfig, AlibiConfig, AttentionConfig
+from foveate.attention import AdditiveConfig, AlibiConfig, AttentionConfig, padding
 from foveate.data.batch import Batch
 from foveate.data.tokeniser import SPECIALS, CharacterTokeniser
 from foveate.decode import BeamConfig, GreedyConfig, Hypothesis, SampleConfig, Wu, beam_size, decode
 from foveate.errors import UsageError
-from foveate.export import CTranslate2Engine, ctranslate2_refusals, save_ctranslate2, vocabulary
+from foveate.export import CTranslate2Engine, ctranslate2_refusals, onnx_refusals, save_ctranslate2, vocabulary
 from foveate.models import BahdanauConfig, Transformer, TransformerConfig
 from foveate.nn.loss import cross_entropy
+from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.position_vector import LearnedConfig, NoneConfig, SinusoidalConfig
 from foveate.nn.transformer_block import BlockConfig
 
@@ -170,6 +173,39 @@ def test_what_it_cannot_express_is_refused_with_the_reason(
     with pytest.raises(UsageError, match=f"{reason}.*--to onnx"):
         save_ctranslate2(model, tmp_path / "to", source_vocabulary=[], target_vocabulary=[])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ("heads", "number of heads"),
+        ("activation", "activations"),
+        ("place", "places of their norms"),
+        ("end", "another norm than usual"),
+        ("bias", "decoder layer 1: some of its projections have a bias"),
+        ("values", "the widths of its values and keys differ"),
+    ],
+)
+def test_blocks_that_differ_are_refused(part: str, reason: str) -> None:
+    model = random_model(DESIGNS["pre-norm"])
+    decoder: Any = model.decoder
+    usual: Any = {"query_dim": 32, "num_heads": 4, "bias": True, "visibility": padding(), "kind": "cross"}
+    if part == "heads":
+        decoder[0].cross_attention = MultiHeadAttention(**{**usual, "num_heads": 2})
+    elif part == "activation":
+        decoder[1].feedforward.activation = "silu"
+    elif part == "place":
+        decoder[1].attention_residual.place = "post"
+    elif part == "end":
+        model.encoder_norm = nn.Identity()
+    elif part == "bias":
+        decoder[1].attention.query.bias = None
+    else:
+        decoder[0].cross_attention = MultiHeadAttention(**usual, value_head_dim=16)
+    with pytest.raises(UsageError, match=reason):
+        CTranslate2Engine(model)
+    if part in ("bias", "values"):
+        assert reason.rpartition(": ")[2] in "; ".join(onnx_refusals(model))
 
 
 def test_ways_to_decode_that_it_would_score_otherwise_are_refused() -> None:

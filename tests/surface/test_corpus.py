@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -294,6 +296,35 @@ def test_options_that_do_not_go_together_are_refused(
     said = foveate("translate", trained, *(files.get(word, word) for word in options))
     assert said.code in (2, 3)
     assert message in said.err
+
+
+def test_outputs_that_are_not_files_are_refused_and_links_are_followed(
+    foveate: Any, trained: Path, texts: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        said = foveate("translate", trained, "--input", texts, "--output", tmp_path / name)
+        assert (said.code, "a folder, a device or a pipe" in said.err) == (2, True), said.err
+        said = foveate("translate", trained, "--input", tmp_path / name, "--output", tmp_path / "out.txt")
+        assert (said.code, "a folder, a device or a pipe" in said.err) == (3, True), said.err
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    assert foveate("translate", trained, "--input", texts, "--output", tmp_path / "link.txt").code == 0
+    assert (tmp_path / "link.txt").is_symlink()
+    assert len((tmp_path / "real.txt").read_text().splitlines()) == len(texts.read_text().splitlines())
+
+
+@pytest.mark.parametrize("closed", ["", ">&-"])
+def test_closed_standard_error_hides_notes_and_changes_no_answer(
+    closed: str, trained: Path, texts: Path, tmp_path: Path
+) -> None:
+    script = f'exec "$0" -m foveate translate "$1" --input "$2" --output "$3" {closed} 2>&-'
+    words = ["sh", "-c", script, sys.executable, str(trained), str(texts), str(tmp_path / "out.txt")]
+    process = subprocess.run(words, stdout=subprocess.PIPE, check=False)
+    assert (process.returncode, process.stdout) == (0, b"")
+    assert (tmp_path / "out.txt").exists()
 
 
 class Capital(Answering):

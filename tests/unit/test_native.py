@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -349,3 +350,45 @@ def test_a_compiler_is_named_with_its_number() -> None:
 def test_the_state_is_one_line(cache: Path) -> None:
     assert native.state().startswith("in use (")
     assert "\n" not in native.state()
+
+
+def test_a_cache_from_which_nothing_can_be_loaded_does_not_stop_the_first_process(
+    cache: Path, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk mounted with noexec."""
+    opened = compiler._open
+
+    def refused(library: Path) -> ctypes.CDLL:
+        if library.is_relative_to(cache):
+            raise compiler.CompilationError("cannot load it")
+        return opened(library)
+
+    monkeypatch.setattr(compiler, "_open", refused)
+    for _ in range(2):
+        assert native.load(package, "kernel.cpp").library is not None
+        native.forget()
+
+
+def test_the_private_folder_outlives_a_fork_and_is_made_again(
+    cache: Path, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = storage.workplace()
+    child = subprocess.run(
+        [sys.executable, "-c", FORK], env={**os.environ, "XDG_CACHE_HOME": str(cache)}, capture_output=True, text=True
+    )
+    assert child.stdout == "True False", child.stderr
+    shutil.rmtree(folder)
+    assert native.load(package, "short.cpp").library is not None
+    assert storage.workplace() != folder
+
+
+FORK = """
+import os, sys
+from foveate.native import cache
+
+folder = cache.workplace()
+if (child := os.fork()) == 0:
+    sys.exit(0)
+os.waitpid(child, 0)
+print(folder.is_dir(), cache.workplace() != folder, end="")
+"""

@@ -266,7 +266,7 @@ def _write(arguments: argparse.Namespace, sight: Any) -> None:
     from pathlib import Path
 
     from foveate.inspect import figure, standalone, write_trace
-    from foveate.storage.draft import write_file
+    from foveate.storage.draft import write_output
 
     trace = _named(arguments, sight.trace)
     if arguments.trace:
@@ -274,7 +274,7 @@ def _write(arguments: argparse.Namespace, sight: Any) -> None:
     if arguments.html:
         header = _ablations(sight) if arguments.ablations else None
         page = standalone(trace, header=header, beside=_beside(arguments, trace))
-        write_file(Path(arguments.html), page.encode())
+        write_output(Path(arguments.html), page.encode())
         say(f"Wrote {Path(arguments.html)}.")
     for kind in FIGURES:
         if not getattr(arguments, kind):
@@ -289,7 +289,7 @@ def _write(arguments: argparse.Namespace, sight: Any) -> None:
             scale=arguments.scale,
             dpi=dpi_of(arguments),
         )
-        write_file(path, picture)
+        write_output(path, picture)
         say(f"Wrote {path}.")
 
 

@@ -57,6 +57,8 @@ def run(argv: Sequence[str]) -> int:
     """Run a command; returns its exit code. Raises KeyboardInterrupt while the command line is parsed."""
     if sys.stdout is None:  # closed by the shell's >&-
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
+    if sys.stderr is None:  # by 2>&-
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     _speak_utf8()
     try:
         arguments = _parse(argv)

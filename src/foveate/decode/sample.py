@@ -18,8 +18,8 @@ from foveate.search import Hypothesis, SampleConfig
 
 LONGEST = 2**31
 """Stands for a `top_k` that leaves all tokens."""
-COLDEST = 1e-6
-"""Log-probabilities that are divided by a smaller temperature may be infinite."""
+COLDEST, HOTTEST = 1e-6, 1e30
+"""Log-probabilities that are divided by temperatures beyond these may be infinite or not numbers."""
 HEAD = 256  # tokens: the nucleus of a trained model is nearly always smaller
 
 
@@ -73,7 +73,7 @@ class Sharpness:
         top_k = [LONGEST if config.top_k is None else min(config.top_k, LONGEST) for config in configs]
         top_p = [math.inf if config.top_p is None else config.top_p for config in configs]
         return cls(
-            torch.tensor([max(config.temperature, COLDEST) for config in configs])[:, None],
+            torch.tensor([min(max(config.temperature, COLDEST), HOTTEST) for config in configs])[:, None],
             torch.tensor(top_k)[:, None],
             torch.tensor(top_p, dtype=torch.float64)[:, None],
             max([0, *(size for size in top_k if size < LONGEST)]),

@@ -21,6 +21,7 @@ from foveate.export.plain_attention import POSITIONS, position_table, require, s
 from foveate.export.target import QUANTISATIONS, Quantisation
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.multihead import MultiHeadAttention
+from foveate.nn.transformer_block import Residual
 from foveate.storage.draft import draft_folder
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
@@ -40,6 +41,21 @@ def refusals(model: Seq2Seq) -> list[str]:
         reasons.append(f"its layer norms have no bias, or another epsilon than {EPSILON:g}")
     if next(model.parameters()).dtype is not torch.float32:
         reasons.append("its weights are not float32")
+    blocks = [cast(Any, block) for block in (*cast(Any, model.encoder), *cast(Any, model.decoder))]
+    attentions = [
+        *(block.attention for block in blocks),
+        *(block.cross_attention for block in cast(Any, model.decoder)),
+    ]
+    if len({attention.num_heads for attention in attentions}) > 1:
+        reasons.append("its attentions differ in their number of heads")
+    if len({block.feedforward.activation for block in blocks}) > 1:
+        reasons.append("its blocks differ in their activations")
+    places = {residual.place for residual in model.modules() if isinstance(residual, Residual)}
+    if len(places) > 1:
+        reasons.append("its blocks differ in the places of their norms")
+    ends = (model.encoder_norm, model.decoder_norm)
+    if any(isinstance(norm, nn.LayerNorm) != ("pre" in places) for norm in ends):
+        reasons.append("its encoder or its decoder ends with another norm than usual")
     return reasons
 
 

@@ -73,7 +73,17 @@ def multihead_refusals(site: str, attention: MultiHeadAttention, rule: Visibilit
     reasons = attention_refusals(attention.attention, rule)
     if attention.num_kv_heads != attention.num_heads:
         reasons.append("heads share keys and values")
-    return [f"{site}: {reason}" for reason in reasons]
+    return [f"{site}: {reason}" for reason in (*reasons, *projection_refusals(attention))]
+
+
+def projection_refusals(attention: MultiHeadAttention) -> list[str]:
+    """Why no engine computes the projections of an attention together."""
+    reasons = []
+    if attention.value_head_dim != attention.head_dim:
+        reasons.append("the widths of its values and keys differ")
+    if len({layer.bias is None for layer in (attention.query, attention.key, attention.value)}) > 1:
+        reasons.append("some of its projections have a bias and some have none")
+    return reasons
 
 
 def attention_refusals(attention: nn.Module | object, rule: Visibility) -> list[str]:

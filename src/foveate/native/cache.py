@@ -84,17 +84,32 @@ def keep(library: Path, stem: str) -> Path:
     return target
 
 
-@functools.cache
+_workplace: Path | None = None
+
+
 def workplace() -> Path:
-    """A private folder of this process, removed at exit. Raises OSError."""
+    """A private folder of this process, removed at exit, and made again if it was removed. Raises OSError."""
+    global _workplace
+    if _workplace is None or not _workplace.is_dir():
+        _workplace = _new_workplace()
+    return _workplace
+
+
+def _new_workplace() -> Path:
     try:
         folder = Path(tempfile.mkdtemp(prefix="foveate-native-"))
     except OSError:
         if (parent := cache().folder) is None:
             raise
         folder = Path(tempfile.mkdtemp(prefix=DRAFT, dir=parent))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove_own, folder, os.getpid())
     return folder
+
+
+def _remove_own(folder: Path, creator: int) -> None:
+    """Removes a folder in the process that has made it, and not in one that was forked from it."""
+    if os.getpid() == creator:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def forget() -> None:

@@ -161,7 +161,11 @@ def _loaded(source: str, stem: str) -> ctypes.CDLL:
             return _open(library)
         except CompilationError:  # for example on a disk mounted with noexec
             return _open(_compiled(compiler, source, name))
-    return _open(cache.keep(_compiled(compiler, source, name), name))
+    library = _compiled(compiler, source, name)
+    try:
+        return _open(cache.keep(library, name))
+    except CompilationError:
+        return _open(library)
 
 
 def _compiled(compiler: Compiler, source: str, name: str) -> Path:

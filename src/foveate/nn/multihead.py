@@ -225,7 +225,7 @@ class MultiHeadAttention(nn.Module):
     def _joined(self, x: Tensor, *layers: nn.Module) -> Tensor:
         """Several projections of the same input, in one product if all are plain linear layers."""
         plain = [layer for layer in layers if isinstance(layer, Linear) and is_plain(layer, Linear)]
-        if len(plain) < len(layers):
+        if len(plain) < len(layers) or len({layer.bias is None for layer in plain}) > 1:
             return torch.cat([layer(x) for layer in layers], dim=-1)
         if all(layer.int8 for layer in plain) and not torch.is_grad_enabled():
             return self._int8.of(tuple(layer.weight for layer in plain), tuple(layer.bias for layer in plain))(x)

@@ -159,7 +159,7 @@ def attend_to_past(
     past: Past,
     at: Positions | None,
     clock: Clock,
-    pasts: list[Past],
+    pasts: list[Tensor | Summed],
 ) -> Float[Tensor, "rows model_dim"]:
     """Attend from one new position of every row to all positions up to itself, and append the new past to `pasts`.
 
@@ -182,7 +182,7 @@ def attend_further(
     past: Stored,
     at: Positions | None,
     clock: Clock,
-    pasts: list[Past],
+    pasts: list[Tensor | Summed],
 ) -> Float[Tensor, "rows length model_dim"]:
     """`attend_to_past` from several new positions of every row at once; each sees itself and earlier ones."""
     queries, new = attention.project(x)
@@ -203,7 +203,7 @@ def attend_and_keep(
     *,
     at: Positions,
     beam: int,
-    pasts: list[Past],
+    pasts: list[Tensor | Summed],
 ) -> Float[Tensor, "batch length model_dim"]:
     """Self-attention of all positions at once. Appends the past, for `beam` rows of each, to `pasts`."""
     queries, memory = attention.project(x)

@@ -6,7 +6,9 @@ A process that is killed at any moment leaves the old state or the new one. Erro
 import contextlib
 import errno
 import os
+import re
 import shutil
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -46,10 +48,9 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 
     Raises SetupError like `draft_folder`.
     """
-    folder = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    folder = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{uuid.uuid4().hex[:12]}")  # of this thread alone
     try:
         with disk_errors(path):
-            shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             write(folder / path.name)
             flush(folder / path.name)
@@ -62,6 +63,16 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 def write_file(path: Path, content: bytes) -> None:
     """Writes a file completely or leaves it unchanged."""
     replace_file(path, lambda temporary: temporary.write_bytes(content))
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Writes a file that a user names: completely or not at all, behind a link, and in place into a device or pipe."""
+    target = path.resolve()
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        with disk_errors(path):
+            path.write_bytes(content)
+    else:
+        write_file(target, content)
 
 
 def write_lines(path: Path | str, lines: Iterable[str]) -> None:
@@ -105,7 +116,7 @@ def remove_drafts(path: Path) -> None:
     """Deletes what killed processes have left of a file. Only the process that writes the file may call it."""
     prefix = f"{TEMPORARY}{path.name}-"
     for draft in path.parent.iterdir():
-        if draft.name.startswith(prefix) and draft.name.removeprefix(prefix).isdecimal():
+        if draft.name.startswith(prefix) and re.fullmatch(r"\d+(-[0-9a-f]{12})?", draft.name.removeprefix(prefix)):
             remove(draft)
 
 

@@ -99,7 +99,12 @@ def answer_corpus(side: Side, arguments: argparse.Namespace) -> None:
     DataError for parts that are missing, damaged, or of another job.
     """
     _require_options(arguments)
-    output = Path(arguments.output)
+    output = Path(arguments.output).resolve()  # behind a link
+    if output.exists() and not output.is_file():
+        raise UsageError(
+            f"--output {arguments.output} is a folder, a device or a pipe, but the answers are put together in a file. "
+            "Name one; with `< FILE > OUTPUT` answers are written at once."
+        )
     parts = _Parts(output.with_name(f"{output.name}.parts"))
     if arguments.merge:
         parts.require_job(Job.of(arguments))
@@ -301,6 +306,10 @@ def _input_digest(path: str) -> str:
     if is_remote(path):
         digests = [file_digest(copy) for _, copy in staged(path)]
         return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    if Path(path).exists() and not Path(path).is_file():
+        raise DataError(
+            f"{path} is a folder, a device or a pipe, but the input is read several times. Write the lines to a file."
+        )
     if not Path(path).is_file():
         raise DataError(missing_file(Path(path)))
     return file_digest(Path(path))

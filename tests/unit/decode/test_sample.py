@@ -27,6 +27,12 @@ def test_temperature_is_a_power_of_the_probabilities():
     assert shares([0.1, 0.6, 0.3], SampleConfig(temperature=0.5)) == pytest.approx(expected, abs=0.002)
 
 
+def test_a_temperature_beyond_single_precision_draws_evenly():
+    for temperature in (1e30, 1e39, 1e300):
+        drawn = shares([0.1, 0.6, 0.0, 0.3], SampleConfig(temperature=temperature))
+        assert drawn == pytest.approx([1 / 3, 1 / 3, 0, 1 / 3], abs=0.002)
+
+
 def test_top_k_keeps_the_most_probable_tokens_in_their_proportion():
     assert shares([0.1, 0.5, 0.15, 0.25], SampleConfig(top_k=2)) == pytest.approx([0, 2 / 3, 0, 1 / 3], abs=0.002)
 

@@ -3,12 +3,22 @@
 import errno
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from foveate.errors import SetupError
-from foveate.storage.draft import disk_errors, draft_folder, remove_stale, replace_file, write_file
+from foveate.storage.draft import (
+    TEMPORARY,
+    disk_errors,
+    draft_folder,
+    remove_drafts,
+    remove_stale,
+    replace_file,
+    write_file,
+    write_output,
+)
 
 
 def fill(target: Path, text: str) -> None:
@@ -109,3 +119,38 @@ def test_a_place_that_refuses_is_named_with_the_reason(tmp_path: Path) -> None:
 def test_other_errors_pass_through(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), disk_errors(tmp_path):
         raise ZeroDivisionError
+
+
+def test_threads_that_write_one_file_leave_one_of_their_contents(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for _ in range(20):
+            write_file(tmp_path / "a.txt", str(number).encode() * 100)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    content = (tmp_path / "a.txt").read_bytes()
+    assert content in {str(number).encode() * 100 for number in range(4)}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_what_killed_processes_left_of_a_file_is_removed(tmp_path: Path) -> None:
+    ours = [f"{TEMPORARY}a.txt-12", f"{TEMPORARY}a.txt-12-0123456789ab"]
+    others = ["a.txt", f"{TEMPORARY}a.txt-b-12", f"{TEMPORARY}b.txt-12"]
+    for name in (*ours, *others):
+        (tmp_path / name).touch()
+    remove_drafts(tmp_path / "a.txt")
+    assert {path.name for path in tmp_path.iterdir()} == set(others)
+
+
+def test_an_output_behind_a_link_or_in_a_pipe_goes_where_they_lead(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("old.txt")
+    write_output(tmp_path / "link.txt", b"new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "old.txt").read_text() == "new"
+    os.mkfifo(tmp_path / "pipe")
+    descriptor = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_output(tmp_path / "pipe", b"through")
+    assert os.read(descriptor, 100) == b"through"
+    os.close(descriptor)
+    assert (tmp_path / "pipe").is_fifo()

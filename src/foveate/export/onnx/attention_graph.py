@@ -11,7 +11,7 @@ from foveate.attention.onnx import Places
 from foveate.attention.visibility.rule import Not, Or
 from foveate.export.onnx import score_graph
 from foveate.export.onnx.operator_graph import Graph
-from foveate.export.plain_attention import extra_refusals
+from foveate.export.plain_attention import extra_refusals, projection_refusals
 from foveate.nn.multihead import MultiHeadAttention
 
 
@@ -30,9 +30,7 @@ def refusals(site: str, attention: MultiHeadAttention) -> list[str]:
         for what, part in parts
         if part is not None and claim(part, "onnx") is None
     ]
-    if attention.value_head_dim != attention.head_dim:
-        reasons.append("the widths of its values and keys differ")
-    return [f"{site}: {reason}" for reason in reasons]
+    return [f"{site}: {reason}" for reason in (*reasons, *projection_refusals(attention))]
 
 
 def uses_tables(attention: MultiHeadAttention) -> bool:

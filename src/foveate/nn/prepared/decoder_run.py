@@ -111,6 +111,8 @@ class DecoderRun:
     def _point(self) -> None:
         """Tell the kernel where everything stands."""
         step, run, rows = self._step, self._run, len(self._of_rows)
+        if self._tables and run.rows.table == self._tables[1].data_ptr():
+            self._tables.reverse()  # the kernel exchanges them at every choice of rows
         layers = layer_caches(self._cache, self.memory)
         sizes = step.sizes(rows)
         buffers = [torch.empty(size, dtype=kind) for size, kind in sizes.values()]

@@ -329,7 +329,12 @@ def _is_usual(block: DecoderBlock) -> bool:
     """Whether the flat form computes this block exactly: no part has another class, hooks or a replaced method."""
     residuals = (block.attention_residual, block.cross_residual, block.feedforward_residual)
     attentions = ((block.attention, causal()), (block.cross_attention, padding()))
-    return is_plain(block, DecoderBlock) and are_usual(residuals, attentions, block.feedforward)
+    return (
+        is_plain(block, DecoderBlock)
+        and are_usual(residuals, attentions, block.feedforward)
+        and block.attention.num_heads == block.cross_attention.num_heads
+        and block.attention.head_dim == block.cross_attention.head_dim
+    )
 
 
 def are_usual(
@@ -364,4 +369,21 @@ def _attends_usually(attention: MultiHeadAttention, visibility: Visibility) -> b
         and site.visibility == visibility
         and attention.num_heads == attention.num_kv_heads
         and attention.head_dim == attention.value_head_dim
+        and len({layer.bias is None for layer in (attention.query, attention.key, attention.value)}) == 1
     )
+
+
+def other_shapes(blocks: Sequence[FlatBlock | FlatEncoderBlock], width: int) -> str:
+    """Why a kernel with one width, and one width between the layers of a feed-forward network, cannot compute these
+    blocks; empty if it can.
+    """
+    hidden = blocks[0].expand.plain.shape[0]
+    for block in blocks:
+        shapes = {"joined": (3 * width, width), "output": (width, width)}
+        shapes |= {"expand": (hidden, width), "contract": (width, hidden)}
+        if isinstance(block, FlatBlock):
+            shapes |= {"cross_query": (width, width), "cross_output": (width, width)}
+        for name, shape in shapes.items():
+            if (actual := tuple(getattr(block, name).plain.shape)) != shape:
+                return f"the weights {name} of a block have the shape {list(actual)}, not {list(shape)}"
+    return ""

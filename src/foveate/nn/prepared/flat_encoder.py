@@ -18,7 +18,7 @@ from foveate.attention.record import note
 from foveate.nn.int8 import ProductPanels
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
-from foveate.nn.prepared.flat_block import FlatEncoderBlock, Product
+from foveate.nn.prepared.flat_block import FlatEncoderBlock, Product, other_shapes
 from foveate.nn.prepared.flat_step import COMPILED, LANES, DecoderStep
 from foveate.nn.prepared.kernel_weight import KernelWeights, Norm
 from foveate.nn.transformer_block import DecoderBlock
@@ -85,6 +85,11 @@ class EncoderPass(KernelWeights):
         heads = {blocks[0].heads} | {block.cross_attention.num_heads for block in decoder}
         if len(heads) > 1:
             return f"encoder and decoder have different heads: {sorted(heads)}"
+        if reason := other_shapes(blocks, step.width):
+            return reason
+        sites = [site for block in decoder for site in (block.cross_attention.key, block.cross_attention.value)]
+        if any(tuple(site.weight.shape) != (step.width, step.width) for site in sites):
+            return "cross-attention has another width"
         products = [part.plain for block in blocks for part in vars(block).values() if isinstance(part, Product)]
         if any(weight.dtype != step.dtype or not weight.is_contiguous() for weight in products):
             return "weights differ in precision or are not contiguous"

@@ -20,7 +20,7 @@ from foveate.nn.clock import Clock
 from foveate.nn.int8 import Int8Product, ProductPanels
 from foveate.nn.multihead import KeyValue
 from foveate.nn.past import places_of
-from foveate.nn.prepared.flat_block import FlatBlock, FlatEncoderBlock, Product, kernels
+from foveate.nn.prepared.flat_block import FlatBlock, FlatEncoderBlock, Product, kernels, other_shapes
 from foveate.nn.prepared.kernel_weight import KernelWeights, Norm
 from foveate.nn.prepared.slot import Slots
 
@@ -109,11 +109,15 @@ class DecoderStep(KernelWeights):
             return f"weights are {embedding.dtype} on {embedding.device.type}, not float32 or bfloat16 on a CPU"
         if len({(block.heads, block.norm_first, block.activation) for block in blocks}) > 1:
             return "blocks differ in their heads, norms or activations"
+        if len(output) != len(embedding):
+            return f"there are {len(embedding)} embeddings and {len(output)} rows of the output"
         products = [part.plain for block in blocks for part in vars(block).values() if isinstance(part, Product)]
         head_dim = embedding.shape[1] // blocks[0].heads
         widths = {weight.shape[1] for weight in products} | {head_dim}
         if any(width % LANES for width in widths) or head_dim > 16 * LANES:
             return f"widths of {sorted(widths)} are not all multiples of {LANES}"
+        if reason := other_shapes(blocks, embedding.shape[1]):
+            return reason
         if any(
             weight.dtype != embedding.dtype or not weight.is_contiguous() for weight in (embedding, output, *products)
         ):

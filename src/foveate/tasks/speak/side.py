@@ -18,7 +18,7 @@ from foveate.data.parallel import ParallelData
 from foveate.data.waveform import wav
 from foveate.errors import DataError, UsageError
 from foveate.nn.embed import Vectors
-from foveate.storage.draft import disk_errors, write_file
+from foveate.storage.draft import disk_errors, write_output
 from foveate.suggestion import counted
 from foveate.tasks.exported import Exported, Note
 from foveate.tasks.option import chunks
@@ -162,7 +162,7 @@ class SpeakSide(Side):
             path = out if file else out / f"{number}.wav"
             with disk_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, wav(recording.samples, recording.rate))
+            write_output(path, wav(recording.samples, recording.rate))
             print(shown(str(path)), f"{recording.seconds:.2f} s", sep="\t", flush=True)
 
     def _spoken(self, speaker: Speaker, text: str, number: int) -> Recording:

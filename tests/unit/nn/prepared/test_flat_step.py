@@ -6,11 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.attention import record
+from foveate.attention import causal, padding, record
 from foveate.data.batch import Batch
+from foveate.decode import BeamConfig, decode
 from foveate.models import Transformer, TransformerConfig
 from foveate.nn import BlockConfig, LearnedConfig, SinusoidalConfig
-from foveate.nn.feedforward import ACTIVATIONS
+from foveate.nn.feedforward import ACTIVATIONS, FeedForward
+from foveate.nn.linear_layer import Linear
+from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.prepared import flat_block
 from foveate.nn.prepared.flat_step import COMPILED, DecoderStep
 from foveate.nn.prepared.kernel_weight import panels
@@ -176,3 +179,41 @@ def test_what_the_kernel_cannot_step_has_a_reason(monkeypatch: pytest.MonkeyPatc
 
 def test_every_activation_is_in_the_kernel() -> None:
     assert set(COMPILED) == set(ACTIVATIONS)
+
+
+def pruned(part: str) -> Transformer:
+    """A model of which a part has another shape than the configuration says."""
+    model = built()
+    attention = MultiHeadAttention(query_dim=64, num_heads=2, head_dim=16, bias=True, visibility=causal(), kind="self")
+    cross = MultiHeadAttention(query_dim=64, num_heads=4, head_dim=16, bias=True, visibility=padding(), kind="cross")
+    encoder = MultiHeadAttention(query_dim=64, num_heads=2, head_dim=16, bias=True, visibility=padding(), kind="self")
+    if part == "feed-forward":
+        model.decoder[1].feedforward = FeedForward(64, 2048)
+    elif part == "feed-forward of the encoder":
+        model.encoder[1].feedforward = FeedForward(64, 2048)
+    elif part == "self-attention":
+        model.decoder[0].attention = attention
+    elif part == "cross-attention":
+        model.decoder[0].cross_attention = cross
+    elif part == "self-attention of the encoder":
+        model.encoder[0].attention = encoder
+    elif part == "key without bias":
+        model.decoder[0].attention.key = Linear(64, 64, bias=False)
+    return model.eval()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("feed-forward", "feed-forward of the encoder", "self-attention", "cross-attention"),
+        *("self-attention of the encoder", "key without bias"),
+    ],
+)
+@torch.no_grad()
+def test_a_part_of_another_shape_is_computed_as_it_is(part: str) -> None:
+    model = pruned(part)
+    steps = stepped(model, beam=2)
+    whole = torch.stack([model(Batch.of([source]), Batch.of([TARGET])) for source in SOURCES])
+    torch.testing.assert_close(steps[::2], whole.view(len(SOURCES), len(TARGET) - 1, VOCAB), rtol=1e-4, atol=1e-4)
+    again = decode(model, model.start(Batch.of(SOURCES), 2), sentences=3, config=BeamConfig(beam=2, max_length=9))
+    assert len(again) == 3
