@@ -184,3 +184,37 @@ def test_steps_over_a_cache_that_fills_up_are_one_record() -> None:
             attention.run(inputs[:, :, time : time + 1], cache, cache, at=Positions.of(1, 6, query_start=time))
     [one] = seen
     torch.testing.assert_close(one.weights(), attention.explain(inputs, inputs, inputs).weights, **CLOSE)
+
+
+@pytest.mark.parametrize("part", ["real", "segment"])
+@pytest.mark.parametrize("no_gradients", [torch.no_grad, torch.inference_mode])
+def test_positions_that_are_filled_anew_without_gradients_are_other_positions(
+    part: str, no_gradients: Callable
+) -> None:
+    with no_gradients():
+        x, places = torch.randn(1, 2, 6, 16), torch.arange(6)
+        real, segment = torch.tensor([[[[True] * 3 + [False] * 3]]]), torch.tensor([0, 0, 0, 1, 1, 1])
+        at = Positions(
+            query=places[None, None, :, None],
+            key=places[None, None, None],
+            real=real,
+            query_segment=segment[None, None, :, None],
+            key_segment=segment[None, None, None],
+        )
+        attention = Attention(visibility=padding() if part == "real" else same_segment())
+        before = require_agreement(attention, x, at)
+        real.fill_(True)
+        segment.copy_(torch.tensor([0, 1, 0, 1, 0, 1]))
+        assert not torch.allclose(before, require_agreement(attention, x, at))
+
+
+def test_a_record_keeps_the_positions_that_it_was_made_at() -> None:
+    with torch.inference_mode():
+        x, places, real = torch.randn(1, 2, 6, 16), torch.arange(6), torch.ones(1, 1, 1, 6, dtype=torch.bool)
+        at = Positions(query=places[None, None, :, None], key=places[None, None, None], real=real)
+        attention = Attention(visibility=padding())
+        with record(attention) as records:
+            attention.run(x, x, x, at=at)
+        expected = attention.explain(x, x, x, at=at).weights
+        real[..., 3:] = False
+        torch.testing.assert_close(records.records[0].weights(), expected, **CLOSE)

@@ -1,8 +1,8 @@
 """The positions of queries and keys: the facts that a visibility rule or a bias reads."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int, Integer
@@ -11,6 +11,7 @@ from torch import Tensor
 from foveate.attention.check import described, lengths, require_choice, require_whole, stands
 
 Fact = TypeVar("Fact")
+_UNKNOWN = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,9 @@ class Positions:
         With `key_lengths`, sequences are padded to `key` positions on the given side. On the left, positions
         count from the first real token, which only self-attention over the whole sequence can mean.
         """
+        if torch.is_inference_mode_enabled() and not traced():  # so that torch counts what is written to them
+            with torch.inference_mode(False):
+                return cls.of(query, key, query_start=query_start, key_lengths=key_lengths, side=side, device=device)
         whole = type(query) is type(key) is type(query_start) is int and min(query, key, query_start) >= 0
         if not whole and not traced():  # a traced size may be symbolic
             require_whole(0, query=query, key=key, query_start=query_start)
@@ -120,18 +124,26 @@ class Positions:
         """A fact that follows from these positions and from its name `what` alone, computed once."""
         if traced():
             return worked_out()
+        tensors = [part for part in self.tensors() if part is not None]
+        if any(part.is_inference() for part in tensors):  # torch does not count what is written to these
+            return worked_out()
         # Tensors that are made in inference mode cannot be trained with.
-        name = (what, self._writes(), torch.is_inference_mode_enabled())
-        if name not in self._known:
+        name = (what, sum(part._version for part in tensors), torch.is_inference_mode_enabled())
+        fact: Any = self._known.get(name, _UNKNOWN)
+        if fact is _UNKNOWN:
+            fact = worked_out()
             if len(self._known) >= FACTS:
                 self._known.clear()
-            self._known[name] = worked_out()
-        fact: Fact = self._known[name]
-        return fact
+            self._known[name] = fact
+        return cast(Fact, fact)
 
-    def _writes(self) -> int:
-        """The number of writes to the tensors; torch does not count writes to tensors made in inference mode."""
-        return sum(part._version for part in self.tensors() if part is not None and not part.is_inference())
+    def private(self) -> "Positions":
+        """The same, with copies of tensors made in inference mode, to which torch counts no writes."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        copies: dict[str, Any] = {
+            name: part.clone() for name, part in parts.items() if isinstance(part, Tensor) and part.is_inference()
+        }
+        return replace(self, **copies) if copies else self
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """The tensors of all fields."""
@@ -293,6 +305,11 @@ def traced() -> bool:
         or _dispatch_modes() > 0
         or _transforms() is not None
     )
+
+
+def transformed() -> bool:
+    """Whether `torch.func` computes: then a number of a tensor cannot be read."""
+    return _transforms() is not None
 
 
 # Every call of an attention asks, and looking these up in torch takes as long as their answers.

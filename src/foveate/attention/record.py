@@ -288,7 +288,7 @@ def _keep(recording: Recording, entry: AttentionRecord, source: Tensor | None) -
     source = entry.key if source is None else source.detach()
     # Copies: buffers may be filled anew as soon as the attention has run.
     query, key = (part.to(recording.dtype or part.dtype, copy=True) for part in (entry.query, entry.key))
-    entry = replace(entry, query=query, key=key, statistic=rows)
+    entry = replace(entry, query=query, key=key, at=entry.at.private(), statistic=rows)
     last = recording.last.get(entry.name)
     if last is not None and _continues(recording.records[last.index], last, source, entry):
         recording.records[last.index] = _joined([recording.records[last.index], entry])

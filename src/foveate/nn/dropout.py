@@ -8,7 +8,7 @@ but they give different noise.
 import ctypes
 import functools
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from jaxtyping import Float
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from foveate import native
 from foveate.attention.check import require_rates
 from foveate.attention.paths.derivative import by_definition
+from foveate.attention.position import transformed
 from foveate.nn.origin import is_plain
 
 STEPS = 1 << 16
@@ -54,10 +55,27 @@ def add_dropped_and_norm(
 ) -> Float[Tensor, "*shape dim"]:
     """norm(x + dropout(y)), in one pass when training on a CPU with torch's LayerNorm."""
     rate = rate if training else 0.0
-    usual = isinstance(norm, nn.LayerNorm) and is_plain(norm, nn.LayerNorm) and norm.bias is not None
-    if usual and x.device.type == "cpu" and torch.is_grad_enabled() and _fused(x, y):
+    if _is_usual(norm, y.shape[-1]) and x.device.type == "cpu" and torch.is_grad_enabled() and _fused(x, y):
         return _Fused.apply(x, y, rate, norm.weight, norm.bias, norm.eps)[0]
     return norm(add_dropped(x, y, rate, training))
+
+
+def _is_usual(norm: nn.Module, width: int) -> TypeGuard[nn.LayerNorm]:
+    """Whether a norm is torch's over the last axis, with what the kernel reads: gains and biases in float32."""
+    return (
+        isinstance(norm, nn.LayerNorm)
+        and is_plain(norm, nn.LayerNorm)
+        and norm.normalized_shape == (width,)
+        and all(
+            part is not None and part.dtype is torch.float32 and part.is_contiguous()
+            for part in (norm.weight, norm.bias)
+        )
+    )
+
+
+def _limit(rate: float) -> int:
+    """The steps that drop a number. A rate next to 1 keeps one in all steps."""
+    return min(round(rate * STEPS), STEPS - 1)
 
 
 @functools.cache
@@ -75,6 +93,7 @@ def _fused(x: Tensor | None, y: Tensor) -> bool:
         and y.numel() > 0
         and (x is None or (x.dtype is torch.float32 and x.shape == y.shape))
         and kernels() is not None
+        and not transformed()
     )
 
 
@@ -90,7 +109,7 @@ class _Fused(torch.autograd.Function):
         library = kernels()
         assert library is not None
         require_rates(rate=rate)
-        limit = round(rate * STEPS)
+        limit = _limit(rate)
         seed = int(torch.empty((), dtype=torch.int64).random_()) if limit else 0
         ctx.noise = (ctypes.c_uint64(seed), ctypes.c_int64(limit), ctypes.c_double(STEPS / (STEPS - limit)))
         ctx.half, ctx.adds, ctx.shape = ctypes.c_int64(y.dtype is torch.bfloat16), x is not None, y.shape
@@ -170,7 +189,7 @@ def _normed(epsilon: float, total: Tensor, gain: Tensor, bias: Tensor) -> Tensor
 def _keep(like: Tensor, rate: float) -> tuple[Tensor, float]:
     """A mask of bytes 0 and 1, and the factor that keeps the mean."""
     require_rates(rate=rate)
-    limit = round(rate * STEPS)
+    limit = _limit(rate)
     count = math.prod(like.shape)
     draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     bits = draws.view(torch.int16)[:count].view(like.shape)

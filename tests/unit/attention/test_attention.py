@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import grad, vmap
 
 from foveate.attention import (
     AdditiveConfig,
@@ -17,8 +18,10 @@ from foveate.attention import (
     RelativeBuckets,
     ScaledDot,
     Softmax,
+    Visibility,
     causal,
     edges,
+    everything,
     padding,
     record,
     window,
@@ -251,3 +254,18 @@ def test_under_another_rule_an_attention_keeps_its_bias_and_refuses_a_second(tra
     with pytest.raises(ValueError, match="has a bias of its own, and `bias` is another"):
         attention.over(rule, bias=Alibi(num_heads=2))
     assert Attention(Dot()).over(rule, bias=bias).bias is bias
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch's kernel maps one after another
+@pytest.mark.parametrize("rule", [causal(), window(left=2, right=0), everything()], ids=str)
+def test_torch_func_maps_over_examples_and_their_gradients(rule: Visibility) -> None:
+    x, attention = torch.randn(3, 1, 2, 6, 16), Attention(visibility=rule)
+
+    def loss(part: Tensor) -> Tensor:
+        return attention.run(part, part, part).square().sum()
+
+    whole = torch.stack([attention.run(part, part, part) for part in x])
+    torch.testing.assert_close(vmap(lambda part: attention.run(part, part, part))(x), whole)
+    whole = x.clone().requires_grad_()
+    loss(whole.flatten(0, 1)).backward()
+    torch.testing.assert_close(vmap(grad(loss))(x), whole.grad, rtol=1e-4, atol=1e-5)

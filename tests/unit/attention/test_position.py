@@ -194,3 +194,15 @@ def test_what_is_known_is_worked_out_anew_after_a_tensor_was_written_to():
     assert at.known("what", lambda: next(answers)) == "first"
     at.real[..., 1] = False
     assert at.known("what", lambda: next(answers)) == "second"
+
+
+def test_a_fact_may_be_forgotten_by_another_thread_while_it_is_worked_out() -> None:
+    at = Positions.of(3, 3)
+    for number in range(FACTS):
+        at.known(number, lambda: 0)
+
+    def fact() -> int:
+        at._known.clear()
+        return 7
+
+    assert at.known("a", fact) == at.known("a", fact) == 7

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from foveate.nn.dropout import add_dropped, add_dropped_and_norm, dropout, kernels
 
@@ -119,3 +120,19 @@ def test_second_derivatives_are_those_of_the_same_noise_written_out(rate: float,
         answers.append(torch.autograd.grad(sum(slope.square().sum() for slope in slopes), inputs))
     for one, other in zip(*answers, strict=True):
         torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize("width", [31, 32])
+def test_a_rate_next_to_one_keeps_hardly_anything(width: int) -> None:
+    y = dropout(torch.ones(100, width), 0.999999)
+    assert (y == 0).float().mean() > 0.99
+    assert y.isfinite().all()
+
+
+def test_norms_that_the_kernel_does_not_read_are_torch_s() -> None:
+    x, y = torch.randn(2, 4, 32, requires_grad=True), torch.randn(2, 4, 32)
+    over_two = nn.LayerNorm((4, 32))
+    torch.testing.assert_close(add_dropped_and_norm(x, y, 0.0, over_two, True), over_two(x + y))
+    for kind in (torch.float64, torch.bfloat16):
+        with pytest.raises(RuntimeError, match="mixed dtype"):
+            add_dropped_and_norm(x, y, 0.0, nn.LayerNorm(32).to(kind), True)

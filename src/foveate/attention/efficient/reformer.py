@@ -187,8 +187,13 @@ class SharedDot:
     """
 
     def scores_at(self, query: Tensor, key: Tensor, at: Positions) -> Float[Tensor, "batch heads query key"]:
-        scores = query @ normalize(key, dim=-1).mT * query.shape[-1] ** -0.5
+        scores = query @ normalize(key, dim=-1, eps=_least(key)).mT * query.shape[-1] ** -0.5
         return torch.where(at.query == at.key, scores - SELF, scores)
+
+
+def _least(key: Tensor) -> float:
+    """The least length that a key is divided by: 1e-12 is 0 in float16."""
+    return max(1e-12, torch.finfo(key.dtype).tiny)
 
 
 class HashedPath(ShippedPath):
@@ -241,7 +246,9 @@ class HashedPath(ShippedPath):
         here, there = chunks.own(places, fill=-1)[..., :, None], chunks.windows(places, fill=-2)[..., None, :]
         if demand.causal:
             visible = visible & (there <= here)
-        scores = chunks.own(query) @ chunks.windows(normalize(keys, dim=-1)).mT * query.shape[-1] ** -0.5
+        scores = (
+            chunks.own(query) @ chunks.windows(normalize(keys, dim=-1, eps=_least(keys))).mT * query.shape[-1] ** -0.5
+        )
         scores = torch.where(here == there, scores - SELF, scores)
         if len(theirs[0, 0]) > 1:
             scores = scores - chunks.times(mine, theirs).clamp(min=1).to(scores.dtype).log()

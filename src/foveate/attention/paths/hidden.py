@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
 from foveate import native
-from foveate.attention.position import Positions, traced
+from foveate.attention.position import Positions, traced, transformed
 from foveate.attention.visibility import Visibility
 
 KEPT = 2**22
@@ -45,7 +45,7 @@ def silence(
 def each_sees_itself(visible: Bool[Tensor, "#batch #heads #query #key"]) -> bool:
     """Whether the i-th query sees the i-th key: then no row is empty and no key is hidden. This is quick to compute."""
     square = visible.shape[-2] == visible.shape[-1] > 1
-    return square and bool(visible.diagonal(dim1=-2, dim2=-1).all())
+    return square and not transformed() and bool(visible.diagonal(dim1=-2, dim2=-1).all())
 
 
 def finite(*tensors: Tensor) -> bool:
@@ -57,6 +57,8 @@ def finite(*tensors: Tensor) -> bool:
 
 
 def _finite(tensor: Tensor) -> bool:
+    if transformed():
+        return False
     width = _WIDTHS.get(tensor.dtype)
     if width and tensor.is_cpu and not traced() and (kernel := _kernel()) is not None:
         if tensor.is_contiguous():
@@ -123,7 +125,7 @@ class RuleMask:
         if each_sees_itself(self.visible):
             return None
         sighted = self.visible.any(-1, keepdim=True)
-        return None if bool(sighted.all()) else sighted
+        return None if not transformed() and bool(sighted.all()) else sighted
 
     @cached_property
     def stretches(self) -> Int32[Tensor, "#batch #heads #query 2"] | None:

@@ -162,8 +162,9 @@ def by_tile(inputs: Inputs, layout: list[Tile]) -> Tensor:
             own = [between(pieces, tile.columns).to(part.dtype) for pieces, part in zip(cut, shared, strict=True)]
             features = own[2] if key_features is not None else None
             contexts.append(_one_tile(Inputs(formula, queries, own[0], own[1], at, features, dropout), tile))
-        else:  # a sum over no keys: zeros that belong to the graph
+        else:  # a sum over no keys: zeros that belong to the graph of all inputs
             nothing = cut[1][0][0][:, :, :0].sum(2, keepdim=True).to(value.dtype)
+            nothing = nothing + (queries[..., :0].sum() + cut[0][0][0][:, :, :0].sum()).to(value.dtype)
             contexts.append(nothing.expand(-1, -1, queries.shape[2], -1))
     return torch.cat(contexts, dim=2)
 

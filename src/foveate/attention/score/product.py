@@ -153,7 +153,7 @@ class Cosine(ProductScore):
 
     def query_features(self, query: Tensor) -> Tensor:
         require_heads(query, len(self.beta))
-        return normalize(query, dim=-1, eps=self._least(query)) * self.beta[:, None, None]
+        return normalize(query, dim=-1, eps=self._least(query)) * self.beta.to(query.dtype)[:, None, None]
 
     def key_features(self, key: Tensor) -> Tensor:
         return normalize(key, dim=-1, eps=self._least(key))

@@ -6,6 +6,7 @@ import torch
 from foveate.attention import Attention, Positions, causal, padding
 from foveate.attention.efficient import ReformerAttention, ReformerConfig
 from foveate.attention.efficient.reformer import HashedPath, SharedDot
+from foveate.nn.multihead import MultiHeadAttention
 
 
 def fast(attention: ReformerAttention, x: torch.Tensor, value: torch.Tensor, at: Positions) -> torch.Tensor:
@@ -110,3 +111,14 @@ def test_cross_attention_and_odd_buckets_are_refused() -> None:
         ReformerConfig().build(query_dim=4, key_dim=4, visibility=padding(), kind="cross")
     with pytest.raises(ValueError, match="buckets=3 must be even"):
         ReformerConfig(buckets=3)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32])
+def test_padding_has_finite_gradients_in_every_precision(kind: torch.dtype) -> None:
+    layer = MultiHeadAttention(
+        query_dim=32, num_heads=2, attention=ReformerConfig(chunk=4, buckets=4), visibility=padding()
+    ).to(kind)
+    y = layer(torch.randn(2, 20, 32).to(kind), at=Positions.of(20, 20, key_lengths=torch.tensor([20, 12])))
+    y[0].float().sum().backward()
+    assert layer.query.weight.grad is not None
+    assert layer.query.weight.grad.isfinite().all()

@@ -360,3 +360,15 @@ def test_hidden_pairs_follow_positions_that_are_written_to() -> None:
     torch.testing.assert_close(
         attention.run(query, key, value, at=at), attention.explain(query, key, value, at=at).context
     )
+
+
+@pytest.mark.parametrize("wants", ["query", "key", "value"])
+def test_tiles_without_keys_belong_to_the_graph_of_all_inputs(wants: str) -> None:
+    inputs = {name: torch.randn(1, 1, length, 8) for name, length in (("query", 4), ("key", 10), ("value", 10))}
+    inputs[wants].requires_grad_()
+    attention = Attention(visibility=window(left=2, right=0), normaliser=Sparsemax(), paths=(BandedPath(),))
+    context = attention.run(*inputs.values(), at=Positions.of(4, 10, query_start=100))
+    context.sum().backward()
+    gradient = inputs[wants].grad
+    assert gradient is not None
+    assert not gradient.any()
