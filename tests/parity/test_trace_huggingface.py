@@ -263,3 +263,28 @@ def test_what_eager_attention_does_otherwise_is_refused(monkeypatch: pytest.Monk
     model, inputs = bert()
     with pytest.raises(UsageError, match="differ from those of its eager attention"), record(model.eval()):
         model(**inputs)
+
+
+def test_a_long_padded_input_beside_an_encoder_s_output_is_checked(tmp_path: Path) -> None:
+    """Inputs that are not tokens have a length, too, so that nothing is cut for the comparison."""
+    torch.manual_seed(0)
+    model = BartModel(BartConfig(**TWO_SIDES, max_position_embeddings=128)).eval()
+    tokens, mask = torch.randint(5, 49, (2, 100)), torch.ones(2, 100, dtype=torch.long)
+    mask[1, :10] = 0
+    seen = model.encoder(tokens, attention_mask=mask)
+    with record(model) as recording:
+        model(encoder_outputs=seen, attention_mask=mask, decoder_input_ids=tokens[:, :7])
+    assert recording.difference < 1e-5
+
+
+def test_a_comparison_that_fails_leaves_the_model_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(**SMALL)).train()
+
+    def fail(*args: Any) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr("foveate.inspect.hugging_face.eager_check._forward", fail)
+    with pytest.raises(RuntimeError, match="no memory"), record(model):
+        model(torch.randint(5, 49, (2, 9)))
+    assert model.training

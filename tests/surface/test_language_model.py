@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from foveate import Filler, Generator
+from foveate.errors import UsageError
+
 SIZES = (
     *("--no-tune", "--threads", "1", "--set", "model.num_layers=1", "--set", "model.block.num_heads=2"),
     *("--set", "model.block.model_dim=16", "--set", "model.block.feedforward_dim=32", "--set", "data.block_length=16"),
@@ -208,3 +211,23 @@ def test_a_recurrent_attention_network_trains_and_goes_on_past_its_window(
     said = foveate("generate", run, "abcdef", "--no-tune", "--length", "20", "--set", "kind=greedy")
     assert said.code == 0, said.err
     assert said.out.startswith("abcdef")
+
+
+def test_numbers_and_texts_that_make_no_sense_are_refused_in_words(run: Path, gaps: Path) -> None:
+    generator, filler = Generator.load(run), Filler.load(gaps)
+    with pytest.raises(UsageError, match="There is no layer 99"):
+        generator.align("abc", layer=99)
+    with pytest.raises(UsageError, match="There is no layer -9"):
+        filler.align("ab___", layer=-9)
+    for best in (0, -1):
+        with pytest.raises(UsageError, match="best must be at least 1"):
+            filler.fill("ab___", best=best)
+    with pytest.raises(UsageError, match="gap is empty"):
+        filler.fill("ab___", gap="")
+    with pytest.raises(UsageError, match="length must be at least 1 token"):
+        generator.generate("abc", length=0)
+    with pytest.raises(UsageError, match="context must be at least 0"):
+        generator.evaluate(["abcdef"], context=-5)
+    for model in (generator, filler):
+        with pytest.raises(TypeError, match="Lines are needed, not one text"):
+            model.evaluate("abcdef")

@@ -54,6 +54,14 @@ def normalise(text: str, where: str = "") -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def require_lines(lines: object) -> None:
+    """Raise TypeError for a single text, each of whose letters would count as a line."""
+    if isinstance(lines, str):
+        raise TypeError(
+            f"Lines are needed, not one text: {reprlib.repr(lines)}. Give a list, such as text.splitlines()."
+        )
+
+
 def require_texts(texts: object, *, lists: bool = False) -> None:
     """Raise TypeError unless this is a text or a list of texts; with `lists`, a text may be a list of words."""
     if isinstance(texts, str):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from torch import nn
 
 from foveate.attention.record import record
+from foveate.errors import UsageError
 from foveate.inspect.alignment import Alignment
 
 
@@ -14,7 +15,7 @@ def self_attention(
     """The mean over the heads of one layer's weights while `run` passes one text of these pieces through the model.
 
     By default this is the layer before the last, which is often the clearest, or the only one. Returns None for a model
-    without self-attention, such as a recurrent one.
+    without self-attention, such as a recurrent one. Raises UsageError for a layer that the model does not have.
 
     >>> import torch
     >>> from foveate import Attention, causal
@@ -31,5 +32,7 @@ def self_attention(
     sites = [site for site in recording.of_kind("self") if (site.shape[0], *site.shape[2:]) == square]
     if not sites:
         return None
+    if layer is not None and not 0 <= layer < len(sites):
+        raise UsageError(f"There is no layer {layer}: the model has {len(sites)}, counted from 0.")
     chosen = sites[max(len(sites) - 2, 0) if layer is None else layer]
     return Alignment.of(pieces, pieces, chosen.weights()[0].mean(0).float().cpu().numpy())

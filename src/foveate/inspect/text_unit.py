@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
@@ -46,6 +46,8 @@ def offsets_of(pieces: Sequence[str], text: str) -> tuple[tuple[int, int], ...] 
 
     >>> offsets_of(["▁caf", "<0xC3>", "<0xA9>", "▁au", "@", "</s>"], "Café au@")
     ((0, 3), (3, 4), (3, 4), (5, 7), (7, 8), (8, 8))
+    >>> offsets_of(["▁", "<0xC3>", "<0x89>", "mile"], "Émile")
+    ((0, 0), (0, 1), (0, 1), (1, 5))
     """
     text = normalise(text)
     stream = bytearray()
@@ -54,17 +56,33 @@ def offsets_of(pieces: Sequence[str], text: str) -> tuple[tuple[int, int], ...] 
         folded = _folded(letter)
         stream += folded
         place += [at] * len(folded)
-    spans, passed, end = [], 0, 0
-    for piece, spelled in zip(pieces, piece_bytes(pieces), strict=True):
+    spans: list[tuple[int, int]] = []
+    passed, end = 0, 0
+    for piece, spelled, count in _letters(pieces):
         folded = _folded(spelled.decode("utf-8")) if _whole(spelled) else spelled
         if not stream.startswith(folded, passed):
             if not MARK.fullmatch(piece):
                 return None
             folded = BROKEN if piece == "<unk>" and stream.startswith(BROKEN, passed) else b""
         passed += len(folded)
-        spans.append((place[passed - len(folded)], place[passed - 1] + 1) if folded else (end, end))
+        spans += [(place[passed - len(folded)], place[passed - 1] + 1) if folded else (end, end)] * count
         end = spans[-1][1]
     return tuple(spans) if passed == len(stream) else None
+
+
+def _letters(pieces: Sequence[str]) -> Iterator[tuple[str, bytes, int]]:
+    """Pieces with their bytes, and how many these are: those that spell a letter in bytes together, so that it can be
+    compared as a letter.
+    """
+    spelled, at = piece_bytes(pieces), 0
+    while at < len(pieces):
+        whole, count = spelled[at], 1
+        while is_byte(pieces[at]) and not _whole(whole) and at + count < len(pieces) and is_byte(pieces[at + count]):
+            whole, count = whole + spelled[at + count], count + 1
+        if not _whole(whole):  # bytes that are no letter, each for itself
+            whole, count = spelled[at], 1
+        yield pieces[at], whole, count
+        at += count
 
 
 def is_mark(label: str) -> bool:

@@ -8,6 +8,7 @@ from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -120,6 +121,26 @@ def test_observing_changes_no_answer_and_leaves_no_trace_in_the_model(model: Lay
     assert "run" not in vars(model.layers[0])
 
 
+def test_observations_may_stand_within_one_another(model: Layers) -> None:
+    x = torch.randn(1, 4, 5, 8)
+    with observe(model) as outer:
+        with observe(model) as inner:
+            model(x)
+        model(x)
+    assert [len(inner.values), len(outer.values)] == [2, len(outer.recording.records)]
+    assert not any("run" in vars(module) for module in model.modules())
+
+
+def test_an_error_beside_an_inner_observation_is_the_user_s_own(model: Layers) -> None:
+    def broken() -> None:
+        with observe(model):
+            model(torch.randn(1, 4, 5, 8))
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"), observe(model):
+        broken()
+
+
 def test_observing_a_model_over_a_graph_sees_its_edges_alone_and_changes_no_answer() -> None:
     graph = Graph(features=np.random.default_rng(0).random((5, 3)), edges=np.array([[0, 1, 2], [1, 2, 3]]))
     batch, model = GraphBatch.of([graph]), GraphAttentionConfig(head_dim=2).build(3, 2).eval()
@@ -158,6 +179,12 @@ def test_layers_heads_and_rows_are_selected(trace: Trace) -> None:
         trace.select(heads=[4])
     with pytest.raises(UsageError, match=r"There is no attention 'x'.*layers\.0, layers\.1"):
         trace["x"]
+
+
+def test_some_rows_have_no_links_of_words(trace: Trace) -> None:
+    linked = replace(trace, gold=((0, 0), (1, 2)))
+    assert linked.select(heads=[0]).gold == linked.gold
+    assert linked.select(rows=slice(2, 4)).gold is None
 
 
 def test_padding_of_a_batch_is_cut_off_by_the_labels() -> None:
@@ -306,6 +333,18 @@ def test_a_page_asks_nothing_of_any_host(built: None, trace: Trace) -> None:
     html = standalone(trace)
     assert "http" not in html.replace("http-equiv", "")
     assert "default-src 'none'" in html
+
+
+def test_steps_of_a_label_with_control_characters_are_an_image(model: Layers, tmp_path: Path) -> None:
+    with observe(model) as recording:
+        model(torch.randn(1, 4, 5, 8))
+    labels = ["a", "\x1b[31m", "\x01\ufffe", "\u202e", "e"]
+    trace = Trace.of(recording, {"source": Track.of_pieces(labels)})
+    for query in (1, 2, 3):
+        drawn = steps(trace, 0, 0, query)
+        drawn.save(tmp_path / "s.svg")
+        ElementTree.parse(tmp_path / "s.svg")
+        assert all(letter.isprintable() or letter == "\n" for letter in str(drawn))
 
 
 def test_a_notebook_shows_the_page_in_a_frame_that_may_only_run_scripts(built: None, trace: Trace) -> None:

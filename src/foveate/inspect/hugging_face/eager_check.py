@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from foveate.errors import UsageError
 from foveate.inspect.hugging_face.recorded_site import HuggingFaceRecord
@@ -31,8 +32,12 @@ class Check:
         if not self.check:
             return
         self.check = False
-        cut = {name: _shortened(value) for name, value in kwargs.items() if name not in CACHES}
-        self.recording.difference = _against_eager(self.recording, tuple(map(_shortened, args)), cut)
+        kept = {name: value for name, value in kwargs.items() if name not in CACHES}
+        if all(
+            map(_may_be_cut, (*args, *kept.values()))
+        ):  # other inputs, such as an encoder's output, have a length, too
+            args, kept = tuple(map(_shortened, args)), {name: _shortened(value) for name, value in kept.items()}
+        self.recording.difference = _against_eager(self.recording, args, kept)
         limit = TOLERANCE.get(next(model.parameters()).dtype, 3e-2)
         if not self.recording.difference <= limit:
             raise UsageError(
@@ -48,15 +53,16 @@ def _against_eager(recording: HuggingFaceRecording, args: tuple[Any, ...], kwarg
     model, mine = recording.model, HuggingFaceRecording(recording.model, names=recording.names)
     training = model.training
     model.eval()
-    token = active.set(mine)
-    try:
-        _forward(model, args, kwargs)
-    finally:
-        active.reset(token)
     theirs: dict[int, Tensor] = {}
-    modules = {id(record.module): record.module for record in mine}
-    hooks = [module.register_forward_hook(_keeping(theirs)) for module in modules.values()]
+    hooks: list[RemovableHandle] = []
     try:
+        token = active.set(mine)
+        try:
+            _forward(model, args, kwargs)
+        finally:
+            active.reset(token)
+        modules = {id(record.module): record.module for record in mine}
+        hooks += [module.register_forward_hook(_keeping(theirs)) for module in modules.values()]
         with implementation(model, "eager"):
             _forward(model, args, kwargs)
     finally:
@@ -104,7 +110,15 @@ def passes_by(kind: str) -> str:
     )
 
 
+def _may_be_cut(value: Any) -> bool:
+    """Whether a value has no length, or one that `_shortened` knows."""
+    return value is None or isinstance(value, bool | int | float | str) or _is_tokens(value)
+
+
+def _is_tokens(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() in (1, 2) and not value.is_floating_point()
+
+
 def _shortened(value: Any) -> Any:
-    """Tokens and masks, shortened to a length for which eager attention is quick."""
-    tokens = isinstance(value, Tensor) and value.dim() == 2 and not value.is_floating_point()
-    return value[:, :SHORT] if tokens else value
+    """Tokens, masks and positions, shortened to a length for which eager attention is quick."""
+    return value[..., :SHORT] if _is_tokens(value) else value

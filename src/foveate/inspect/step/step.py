@@ -12,6 +12,7 @@ from torch import Tensor
 from foveate.attention.score import PairNetwork
 from foveate.errors import UsageError
 from foveate.inspect.alignment import join_pieces
+from foveate.inspect.caption import printable
 from foveate.inspect.figure.pdf import pdf
 from foveate.inspect.figure.picture_file import written
 from foveate.inspect.figure.raster import DPI, rasterised
@@ -156,7 +157,8 @@ def steps(trace: Trace, site: int | str, head: int, query: int) -> Steps:
         named.append(step if step.keys is None else replace(step, labels=labels, hidden=weighed))
         counts = counts or step.symbol == "visible"
     named.remark = _missing(here)
-    named.title = f"{here.title}, head {head}, query {query} ({join_pieces([trace.tracks[here.query].labels[query]])})"
+    label = printable(join_pieces([trace.tracks[here.query].labels[query]]))
+    named.title = f"{here.title}, head {head}, query {query} ({label})"
     return named
 
 

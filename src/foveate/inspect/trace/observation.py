@@ -124,13 +124,17 @@ def observe(model: nn.Module, *, values: bool = True, check: bool = True) -> Ite
     with record(model) as recording:
         observation = Observation(recording)
         watched = [(name, module) for name, module in model.named_modules() if _runs(module)]
+        earlier = {name: vars(module).get("run") for name, module in watched}  # of an observation around this one
         for name, module in watched:
             module.run = _Watched(observation, name, module, module.run, values, check)
         try:
             yield observation
         finally:
-            for _, module in watched:
-                del module.run
+            for name, module in watched:
+                if earlier[name] is None:
+                    del module.run
+                else:
+                    module.run = earlier[name]
 
 
 def _runs(module: nn.Module) -> bool:

@@ -193,7 +193,7 @@ class Trace:
         heads: Sequence[int] | None = None,
         rows: slice | None = None,
     ) -> "Trace":
-        """A trace with selected layers or sites, heads and queries only."""
+        """A trace with selected layers or sites, heads and queries only; with some queries, without links of words."""
         indices = None if sites is None else {self.index(site) for site in sites}
         levels = None if layers is None else set(layers)
         chosen = [
@@ -210,7 +210,8 @@ class Trace:
         if rows is not None:
             tracks |= {f"{site.query} (part)": self.tracks[site.query].cut(rows) for site in chosen}
             chosen = [_with_rows(site, rows) for site in chosen]
-        return replace(self, sites=tuple(chosen), tracks=tracks, opens=opens)
+        gold = self.gold if rows is None else None
+        return replace(self, sites=tuple(chosen), tracks=tracks, opens=opens, gold=gold)
 
     def header(self) -> dict[str, Any]:
         """The header for viewers: trace.json, with labels without the marks of pieces."""

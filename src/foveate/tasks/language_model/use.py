@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 
 from foveate.data.batch import Batch
-from foveate.data.text import require_texts
+from foveate.data.text import require_lines, require_texts
 from foveate.data.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, HuggingFaceTokeniser, Tokeniser
 from foveate.data.tokeniser.running_text import RunningText
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, Prompt, SampleConfig, beam_size, decode
@@ -180,6 +180,8 @@ class Generator(Looking):
         limit = config.max_length if length is None else length
         if self.model.max_length is not None:
             limit = min(limit, self.model.max_length - len(read) + 1)
+        if length is not None and length < 1:
+            raise UsageError(f"length must be at least 1 token, got {length}.")
         if limit < 1:
             raise DataError(
                 f"The prompt has {len(read) - self.unwritten} tokens, but the model has {self.model.max_length} "
@@ -200,8 +202,11 @@ class Generator(Looking):
 
         Bits per byte compare models of different tokens. `context` tokens of each block are only read, so that no
         prediction but those at the text's beginning knows less. Raises DataError for a text without lines, and
-        UsageError for a context that leaves nothing to predict.
+        UsageError for a context that leaves nothing to predict, TypeError for a single text.
         """
+        require_lines(lines)
+        if context < 0:
+            raise UsageError(f"context must be at least 0 tokens, got {context}.")
         text = list(lines)
         if context >= self.data.block_length:
             raise UsageError(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from foveate.data.batch import Batch
 from foveate.data.line_encoding import SegmentEncoder
-from foveate.data.text import require_texts
+from foveate.data.text import require_lines, require_texts
 from foveate.data.text_pair import TAB, segmented, segments, split
 from foveate.data.tokeniser import BOS, EOS, SPECIALS, HuggingFaceTokeniser, Tokeniser
 from foveate.errors import DataError, UsageError
@@ -104,6 +104,10 @@ class Filler(Looking):
         return [self._filled(one, best, gap) for one in text]
 
     def _filled(self, text: str, best: int, gap: str) -> Filling:
+        if best < 1:
+            raise UsageError(f"best must be at least 1 piece, got {best}.")
+        if not gap:
+            raise UsageError("gap is empty. Give the text that marks a gap, such as ___.")
         self.require_gaps(text, gap)
         tokens, places = self.ids_and_gaps(text, gap)
         shares, excluded = self._shares(self.model.logits(self.hidden(tokens)[torch.tensor(places)]))
@@ -180,8 +184,10 @@ class Filler(Looking):
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
         """Loss, perplexity and accuracy of the gaps in a text, which are drawn as those of validation are.
 
-        Raises DataError for a text without lines, and for a line without a tab where the model reads pairs.
+        Raises DataError for a text without lines, and for a line without a tab where the model reads pairs; TypeError
+        for a single text.
         """
+        require_lines(lines)
         return score(self.model, self._rows(list(lines)), self.config, self.tokeniser.vocab_size)
 
     @property
