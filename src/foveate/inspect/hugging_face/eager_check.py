@@ -32,12 +32,12 @@ class Check:
         if not self.check:
             return
         self.check = False
-        kept = {name: value for name, value in kwargs.items() if name not in CACHES}
+        inputs = {name: value for name, value in kwargs.items() if name not in CACHES}
         if all(
-            map(_may_be_cut, (*args, *kept.values()))
+            map(_may_be_cut, (*args, *inputs.values()))
         ):  # other inputs, such as an encoder's output, have a length, too
-            args, kept = tuple(map(_shortened, args)), {name: _shortened(value) for name, value in kept.items()}
-        self.recording.difference = _against_eager(self.recording, args, kept)
+            args, inputs = tuple(map(_shortened, args)), {name: _shortened(value) for name, value in inputs.items()}
+        self.recording.difference = _against_eager(self.recording, args, inputs)
         limit = TOLERANCE.get(next(model.parameters()).dtype, 3e-2)
         if not self.recording.difference <= limit:
             raise UsageError(

@@ -182,7 +182,7 @@ def test_every_activation_is_in_the_kernel() -> None:
 
 
 def pruned(part: str) -> Transformer:
-    """A model of which a part has another shape than the configuration says."""
+    """A model with a part whose shape is not that of the configuration."""
     model = built()
     attention = MultiHeadAttention(query_dim=64, num_heads=2, head_dim=16, bias=True, visibility=causal(), kind="self")
     cross = MultiHeadAttention(query_dim=64, num_heads=4, head_dim=16, bias=True, visibility=padding(), kind="cross")
