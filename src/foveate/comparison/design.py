@@ -282,8 +282,8 @@ def varied(vary: Sequence[str]) -> dict[str, Changes]:
     Raises UsageError for any other string.
     """
     axes = [list(_axis(words)) for words in vary]
+    # A kind of model first, which replaces all of the model's settings.
     order = sorted(range(len(vary)), key=lambda number: vary[number].partition("=")[0].count("."))
-    """A kind of model first, which replaces all of the model's settings."""
     variants: dict[str, Changes] = {}
     for combination in itertools.product(*axes):
         name = ", ".join(part for part, _ in combination)

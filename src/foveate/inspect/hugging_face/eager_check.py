@@ -33,9 +33,8 @@ class Check:
             return
         self.check = False
         inputs = {name: value for name, value in kwargs.items() if name not in CACHES}
-        if all(
-            map(_may_be_cut, (*args, *inputs.values()))
-        ):  # other inputs, such as an encoder's output, have a length, too
+        # Other inputs, such as an encoder's output, have a length, too.
+        if all(map(_may_be_cut, (*args, *inputs.values()))):
             args, inputs = tuple(map(_shortened, args)), {name: _shortened(value) for name, value in inputs.items()}
         self.recording.difference = _against_eager(self.recording, args, inputs)
         limit = TOLERANCE.get(next(model.parameters()).dtype, 3e-2)
