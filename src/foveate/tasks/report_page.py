@@ -8,7 +8,7 @@ from foveate import inspect
 from foveate.inspect.run_report import Sample as Sample
 from foveate.metrics import Score
 from foveate.storage.checkpoint import read_final
-from foveate.storage.draft import disk_errors, write_output
+from foveate.storage.draft import disk_errors, write_file
 from foveate.train.log import read_rows
 
 
@@ -77,4 +77,4 @@ def write_report(
     )
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_output(path, html.encode())
+    write_file(path, html.encode())
