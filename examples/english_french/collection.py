@@ -11,8 +11,10 @@ The rows have a document, an English and a French text. They are read from
 * apt's lists `Components`: names, summaries and descriptions of programs in AppStream, domain `packages` too;
 * catalogues of messages that are not compiled, `fr.po`, and `i18n/fr.json` with `i18n/en.json`: domain `program`;
 * language packs of Mozilla's programs, in French and in British English: domain `program`;
-* FreeDict's dictionaries, of which each headword has one line: domain `dictionary`;
+* FreeDict's dictionaries, one line for each headword: domain `dictionary`;
 * games: catalogues, texts of Dungeon Crawl, and dialogues of Fish Fillets, whose files contain the English: `game`.
+
+Language packs need `fluent.syntax`, AppStream PyYAML: `pip install '.[dev]'` has both.
 
 `more.json` beside this program records, like `packages.json`, the packages that were added to the shipped translator's
 text, with the licences that they name and the rows of both programs; descriptions of packages have no licence each.
@@ -41,6 +43,7 @@ Row = tuple[str, str, str]
 Sides = dict[str, tuple[str, bytes]]
 """The package and the content of a file in each language."""
 BRANDS = {"brand-short-name": "Firefox", "brand-shorter-name": "Firefox", "brand-full-name": "Firefox"}
+"""Names for the terms that stand for a program's own name, on both sides."""
 CATALOGUE = re.compile(r"(?:^|[/.])fr\.po$")
 MESSAGES = re.compile(r"i18n/(?:en|fr)\.json$")
 TEXTS = re.compile(r"dat/descript/(?:fr/)?[a-z]+\.txt$")
@@ -215,9 +218,9 @@ def fluent(text: str) -> Iterator[tuple[str, str]]:
             name = message.id.name
             parts = [(name, message.value), *((f"{name}.{each.id.name}", each.value) for each in message.attributes)]
             for key, pattern in parts:
-                text = plain(pattern) if pattern else ""
-                if text and not key.endswith(("key", "style", "width", "height")):
-                    yield key, text
+                value = plain(pattern) if pattern else ""
+                if value and not key.endswith(("key", "style", "width", "height")):
+                    yield key, value
 
 
 def plain(pattern: ast_of_fluent.Pattern) -> str:
@@ -239,12 +242,12 @@ def plain(pattern: ast_of_fluent.Pattern) -> str:
 def properties(text: str) -> Iterator[tuple[str, str]]:
     """The messages of a property file.
 
-    >>> list(properties("# files\\nsize=%S bytes\\nopenKey=O\\n"))
-    [('size', '%S bytes')]
+    >>> list(properties("# files\\nsize=%S\\\\u00a0bytes\\nopenKey=O\\n"))
+    [('size', '%S\\xa0bytes')]
     """
     for name, value in re.findall(r"^([\w.-]+)\s*=[ \t]*(.*)$", text, re.MULTILINE):
         if "key" not in name.casefold() and ";" not in value:  # plurals
-            yield name, re.sub(r"\\\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), value)
+            yield name, re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), value)
 
 
 def headwords(text: str, *, english: bool) -> Iterator[tuple[str, str]]:

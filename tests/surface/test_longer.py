@@ -241,5 +241,17 @@ def test_a_validation_pair_that_no_batch_holds_is_named_before_the_run_begins(
     assert said.code == 0, said.err
 
 
+def test_the_checkpoint_with_the_highest_accuracy_is_the_best(
+    recipe: tuple[str, ...], foveate: Any, tmp_path: Path
+) -> None:
+    words = (SET, "train.metric=accuracy", SET, "train.validate_every=10", SET, "train.learning_rate=0.05")
+    said = foveate(*recipe, *words, SET, "train.steps=60", SET, "train.schedule.warmup=5", "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    values = {row["step"]: row["accuracy"] for row in rows(tmp_path / "run") if row["kind"] == "valid"}
+    assert min(values.values()) < max(values.values())
+    best = json.loads((tmp_path / "run/best.json").read_text())
+    assert best["metrics"]["accuracy"] == values[best["step"]] == max(values.values())
+
+
 def rows(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

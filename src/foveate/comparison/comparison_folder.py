@@ -26,6 +26,7 @@ from foveate.storage.run import create_run, read_run
 from foveate.storage.symbolic_link import require_unlinked
 from foveate.suggestion import missing_file
 from foveate.train import require_measured
+from foveate.train.recipe import direction
 from foveate.train.resumption import differences
 
 FORMAT = 1
@@ -218,9 +219,16 @@ class Folder:
         return self._without_files(to_dict(config))
 
     def _without_files(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Plain data without the paths of files, whose digests are compared instead."""
+        """Plain data without the paths of files, whose digests are compared instead, and with the direction of the
+        metric, which earlier versions always wrote.
+        """
         excluded = {*self.design.side.entry.files, "columns", "held_out"}
-        return {**config, "data": {name: part for name, part in config["data"].items() if name not in excluded}}
+        data, train = config["data"], config["train"]
+        return {
+            **config,
+            "data": {name: part for name, part in data.items() if name not in excluded},
+            "train": {**train, "better": train["better"] or direction(train["metric"])},
+        }
 
 
 @contextmanager

@@ -67,12 +67,11 @@ def write_file(path: Path, content: bytes) -> None:
 
 def write_output(path: Path, content: bytes) -> None:
     """Writes a file that a user names: completely or not at all, behind a link, and in place into a device or pipe."""
-    target = path.resolve()
-    if target.exists() and not (target.is_file() or target.is_dir()):
+    if path.exists() and not (path.is_file() or path.is_dir()):
         with disk_errors(path):
             path.write_bytes(content)
     else:
-        write_file(target, content)
+        write_file(path.resolve(), content)
 
 
 def write_lines(path: Path | str, lines: Iterable[str]) -> None:

@@ -99,12 +99,13 @@ def answer_corpus(side: Side, arguments: argparse.Namespace) -> None:
     DataError for parts that are missing, damaged, or of another job.
     """
     _require_options(arguments)
-    output = Path(arguments.output).resolve()  # behind a link
+    output = Path(arguments.output)
     if output.exists() and not output.is_file():
         raise UsageError(
             f"--output {arguments.output} is a folder, a device or a pipe, but the answers are put together in a file. "
             "Name one; with `< FILE > OUTPUT` answers are written at once."
         )
+    output = output.resolve()  # behind a link
     parts = _Parts(output.with_name(f"{output.name}.parts"))
     if arguments.merge:
         parts.require_job(Job.of(arguments))

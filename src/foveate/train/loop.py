@@ -283,7 +283,7 @@ class _Run:
             )
             error.shared = True
             raise error
-        sign = 1 if self.config.better == "lower" else -1
+        sign = 1 if self.config.direction == "lower" else -1
         return Validation(step=self.step, value=sign * metrics[self.config.metric], metrics=metrics)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------

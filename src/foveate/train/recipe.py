@@ -7,6 +7,18 @@ from foveate.config import require_counts, setting
 from foveate.train.accelerator import require_name
 from foveate.train.schedule import Constant, Cosine, InverseSquareRoot, Plateau
 
+Direction = Literal["lower", "higher"]
+
+
+def direction(metric: str) -> Direction:
+    """Whether a lower or a higher value of a validation metric is better.
+
+    >>> direction("loss"), direction("character_error"), direction("macro_f1")
+    ('lower', 'lower', 'higher')
+    """
+    rises = metric.endswith(("accuracy", "f1")) or metric.startswith("roc_auc")
+    return "higher" if rises else "lower"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -46,7 +58,7 @@ class TrainConfig:
     save_every: int = setting(500, "updates between checkpoints")
     keep: int = setting(3, "newest checkpoints to keep, besides those that are best or averaged")
     metric: str = setting("loss", "the validation metric that decides which checkpoint is best")
-    better: Literal["lower", "higher"] | None = setting(
+    better: Direction | None = setting(
         None, "whether a lower or a higher metric is better; none: higher for accuracy, F1 and AUC, otherwise lower"
     )
     patience: int | None = setting(None, "stop after this many validations without a better metric; none: never")
@@ -72,8 +84,10 @@ class TrainConfig:
             )
         if self.device is not None:
             require_name(self.device)
-        if self.better is None:
-            rises = self.metric.endswith(("accuracy", "f1")) or self.metric.startswith("roc_auc")
-            object.__setattr__(self, "better", "higher" if rises else "lower")
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")
+
+    @property
+    def direction(self) -> Direction:
+        """Whether a lower or a higher `metric` is better: `better`, or what is usual for the metric."""
+        return self.better or direction(self.metric)

@@ -154,3 +154,8 @@ def test_an_output_behind_a_link_or_in_a_pipe_goes_where_they_lead(tmp_path: Pat
     assert os.read(descriptor, 100) == b"through"
     os.close(descriptor)
     assert (tmp_path / "pipe").is_fifo()
+    read, write = os.pipe()
+    write_output(Path(f"/proc/self/fd/{write}"), b"as /dev/stdout")  # resolved, it names nothing
+    assert os.read(read, 100) == b"as /dev/stdout"
+    os.close(read)
+    os.close(write)

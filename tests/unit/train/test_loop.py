@@ -184,7 +184,7 @@ def test_a_higher_metric_can_be_the_better_one(line: Any, tmp_path: Path) -> Non
     ],
 )
 def test_a_metric_tells_whether_it_should_rise(metric: str, better: Any, expected: str) -> None:
-    assert TrainConfig(metric=metric, better=better).better == expected
+    assert TrainConfig(metric=metric, better=better).direction == expected
 
 
 def test_an_unknown_metric_is_refused_with_the_known_ones(line: Any, tmp_path: Path) -> None:
