@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from prepare import Line
 
 KINDS = {
-    "placeholder": r"%(?:\d\$)?[sd](?!\w)|%\d(?!\d)|\{\w*\}|\$\w+",
+    "placeholder": r"%(?:\d\$|\(\w+\))?[sd](?!\w)|%\d(?!\d)|\$?\{\w*\}|\$\w+",
     "option": r"(?<![\w-])--?[a-z][\w-]*",
     "path": r"(?<![\w/.])~?(?:/[\w.+-]*\w){2,}",
     "identifier": r"(?<![\w./-])[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)*(?:[_\d]|[a-z][A-Z]|[A-Z]{3})\w*(?![\w./-])",
@@ -24,6 +24,21 @@ MOST = 24
 VOWELS, CONSONANTS = "aeiouy", "bcdfghjklmnpqrstvwxz"
 ONSETS = ["br", "ch", "cl", "dr", "fl", "gr", "kr", "ph", "pl", "sch", "sh", "st", "sz", "th", "tr", "vl", "zh"]
 CODAS = ["", "", "", "l", "m", "n", "nd", "ng", "r", "rd", "ck", "s", "ss", "st", "t", "tz", "x"]
+FOREIGN = {
+    "a": "áàâãäåā",
+    "c": "çćč",
+    "e": "éèêëęě",
+    "i": "íîï",
+    "l": "ł",
+    "n": "ñńň",
+    "o": "óôõöøő",
+    "r": "ř",
+    "s": "śšş",
+    "u": "úùûüůű",
+    "y": "ýÿ",
+    "z": "źżž",
+}
+"""Letters of other languages that some names have in place of a plain one."""
 DIRECTORIES = ["etc", "home", "opt", "srv", "tmp", "usr", "var"]
 ENDINGS = ["", "", ".c", ".cfg", ".conf", ".log", ".png", ".py", ".sh", ".txt", ".xml"]
 
@@ -94,7 +109,9 @@ def abbreviation(word: str, random: Random, earlier: Sequence[str]) -> str:
 def replacement(word: str, kind: str, random: Random, words: Sequence[str]) -> str:
     """A random word of the same kind."""
     if kind == "placeholder":
-        return random.choice(["%s", "%d", "%1$s", "%2$s", "%1", "%2", "{}", "{0}", f"{{{small(random)}}}", "$1", "$2"])
+        number, name = random.randint(0, 6), small(random)
+        forms = ["%s", "%d", f"%{number + 1}$s", f"%{number + 1}", "{}", f"${number + 1}"]
+        return random.choice([*forms, f"{{{number}}}", f"{{{number}}}", f"{{{name}}}", f"${{{name}}}", f"%({name})s"])
     if kind == "option":
         return f"--{small(random)}" if word.startswith("--") else f"-{random.choice(VOWELS + CONSONANTS)}"
     if kind == "path":
@@ -153,4 +170,9 @@ def spoken(random: Random, vowel: bool) -> str:
         onset = "" if vowel and place == 0 else onset
         syllables.append(onset + random.choice(VOWELS[:5] * 3 + "y") + random.choice(CODAS))
     word = "".join(syllables)
-    return word if len(word) > 2 else word + random.choice(CONSONANTS)
+    word = word if len(word) > 2 else word + random.choice(CONSONANTS)
+    places = [place for place, letter in enumerate(word) if place and letter in FOREIGN]
+    if places and random.random() < 0.08:
+        place = random.choice(places)
+        word = word[:place] + random.choice(FOREIGN[word[place]]) + word[place + 1 :]
+    return word

@@ -585,8 +585,10 @@ def test_names_with_a_hyphen_keep_it(part: Callable[[str], ModuleType]) -> None:
     copying, prepare = part("copying"), part("prepare")
     english, french = "Abed-nego saw Port-Royal and Ruth.", "Abed-nego vit Port-Royal et Ruth."
     line = prepare.Line(english, french, "verses", "train", "p")
-    second = "( [A-Z][a-z]+)?"  # some names become two
-    names = f"([A-Z][a-z]+-[a-z]+){second} {{}} ([A-Z][a-z]+-[A-Z][a-z]+){second} {{}} ([A-Z][a-z]+){second}\\."
+    small = r"[^\W\d_]+"
+    name = f"[A-Z]{small}"
+    second = f"( {name})?"  # some names become two
+    names = f"({name}-{small}){second} {{}} ({name}-{name}){second} {{}} ({name}){second}\\."
     copies = [copying.with_copies(line, seed, 1.0) for seed in range(50)]
     for copy in copies:
         words = re.fullmatch(names.format("saw", "and"), copy.english)
@@ -730,3 +732,23 @@ def test_a_candidate_keeps_numbers_and_names_and_does_not_repeat_itself(part: Ca
     assert nearest([far, *bad, good], source, target, 99.0) is None
     assert nearest(bad, source, target, 0.0) is None
     assert nearest([*bad[:2], bad[2]], source, bad[2], 0.0) == bad[2]
+
+
+def test_some_random_names_have_letters_of_other_languages(part: Callable[[str], ModuleType]) -> None:
+    copying, prepare = part("copying"), part("prepare")
+    line = prepare.Line("Ask Ruth.", "Demandez à Ruth.", "game", "train", "p")
+    copies = [copying.with_copies(line, seed, 1.0).english for seed in range(300)]
+    foreign = [copy for copy in copies if not copy.isascii()]
+    assert 10 < len(foreign) < 60
+    assert all(copy[4] in "BCDFGHJKLMNPQRSTVWXZ" for copy in copies), "a name keeps a plain first letter"
+
+
+@pytest.mark.parametrize("word", ["'{2}'", "${home}", "%(count)s", "%2$d"])
+def test_placeholders_become_others(part: Callable[[str], ModuleType], word: str) -> None:
+    copying, prepare = part("copying"), part("prepare")
+    line = prepare.Line(f"Expected {word}, sorry.", f"{word} était attendu.", "program", "train", "p")
+    copies = [copying.with_copies(line, seed, 1.0) for seed in range(200)]
+    words = {re.fullmatch(r"Expected (.+), sorry\.", copy.english)[1] for copy in copies}
+    assert all(copy.translation.removesuffix(" était attendu.") in copy.english for copy in copies)
+    assert {f"{{{number}}}" for number in range(7)} <= {made.strip("'") for made in words}
+    assert len(words) > 60
