@@ -115,6 +115,7 @@ def test_sizes_are_chosen_from_the_data_and_the_choice_is_printed(
         "vocab_size": 2000,
         "model_type": "bpe",
         "max_lines": 1_000_000,
+        "min_count": 0,
     }
 
 

@@ -18,6 +18,7 @@ from types import ModuleType
 
 import pytest
 
+import foveate
 from foveate import Translator
 
 HERE = Path(__file__).parents[2] / "examples/english_french"
@@ -752,3 +753,18 @@ def test_placeholders_become_others(part: Callable[[str], ModuleType], word: str
     assert all(copy.translation.removesuffix(" était attendu.") in copy.english for copy in copies)
     assert {f"{{{number}}}" for number in range(7)} <= {made.strip("'") for made in words}
     assert len(words) > 60
+
+
+def test_a_copy_of_a_translator_splits_pieces_that_its_text_lacks(
+    part: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    data, run = tmp_path / "data", Path(foveate.__file__).parent / "shipped/english_french"
+    data.mkdir()
+    (data / "train.tsv").write_text("The house {1}\tLa maison {1}\n" * 3, encoding="utf-8")
+    arguments = [str(run), str(data), "--min-count", "3", "--out", str(tmp_path / "split")]
+    assert part("rare_pieces").main(arguments) == 0
+    whole, split = Translator.load(run), Translator.load(tmp_path / "split")
+    for text in ("The house", "a website"):
+        tokens, shorter = ([*each.source_tokeniser.encode(text)] for each in (whole, split))
+        assert (tokens == shorter) is (text == "The house")
+    assert split.translate("The house").text == whole.translate("The house").text

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,39 @@ def test_sentencepiece_draws_the_same_lines_from_many() -> None:
     config = SentencePieceConfig(vocab_size=320, max_lines=6)
     lines = [*LINES, *(line.upper() for line in LINES)]
     assert config.train(lines).digest() == config.train(lines).digest() != config.train(LINES[:6]).digest()
+
+
+@pytest.mark.parametrize(("model_type", "least"), [("bpe", 15), ("unigram", 50)])
+def test_rare_pieces_are_split_and_ids_remain(model_type: str, least: int) -> None:
+    lines = [*LINES * 5, "naïve naïve naïve {12}.", "кот"]
+    whole = SentencePieceConfig(vocab_size=400, model_type=model_type).train(lines)
+    split = SentencePieceConfig(vocab_size=400, model_type=model_type, min_count=least).train(lines)
+    assert split.pieces(range(whole.vocab_size)) == whole.pieces(range(whole.vocab_size))
+    counts = Counter(token for line in lines for token in whole.encode(line))
+    rare = {token for token, count in counts.items() if count < least and len(whole.pieces([token])[0]) > 1}
+    rare -= set(whole.encode("🙂"))  # bytes
+    assert rare
+    common = [line for line in lines if rare.isdisjoint(whole.encode(line))]
+    assert common
+    assert [split.encode(line) for line in common] == [whole.encode(line) for line in common]
+    for line in lines:
+        ids = split.encode(line)
+        assert rare.isdisjoint(ids)
+        assert split.decode(ids) == line
+        assert "".join(split.surfaces(line)) == line
+    assert split.decode(whole.encode(lines[-2])) == lines[-2], "a model may still write a rare piece"
+    assert split.decode(split.encode("🙂 naïf {2}")) == "🙂 naïf {2}"
+    assert load_copy(split).digest() == split.digest() != whole.digest()
+
+
+def test_rare_pieces_are_those_of_the_text_that_is_given() -> None:
+    whole = SentencePieceTokeniser.train(LINES, vocab_size=400)
+    split = whole.without_rare_pieces(["the cat sat on the mat"] * 9, 9)
+    assert split.pieces(split.encode("the cat")) == whole.pieces(whole.encode("the cat"))
+    assert len(split.encode("the dog")) > len(whole.encode("the dog"))
+    assert whole.without_rare_pieces(LINES, 0).digest() == whole.digest()
+    with pytest.raises(ValueError, match="min_count must be at least 0, got -1"):
+        SentencePieceConfig(min_count=-1)
 
 
 def test_training_on_nothing_is_refused() -> None:

@@ -4,12 +4,14 @@ import base64
 import io
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from foveate.config import setting
 from foveate.data.text import normalise
+from foveate.data.tokeniser.piece_table import without_pieces
 from foveate.data.tokeniser.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser, require_known
 from foveate.errors import DataError, SetupError
 
@@ -28,8 +30,13 @@ class SentencePieceConfig:
     max_lines: int = setting(
         1_000_000, "number of lines to learn from; a larger text is sampled, always with the same lines"
     )
+    min_count: int = setting(
+        0, "pieces that those lines have less often, and whose vectors would hardly be trained, are split"
+    )
 
     def __post_init__(self) -> None:
+        if self.min_count < 0:
+            raise ValueError(f"min_count must be at least 0, got {self.min_count}")
         smallest = len(SPECIALS) + 256 + 1
         if self.vocab_size < smallest:
             raise ValueError(
@@ -38,7 +45,11 @@ class SentencePieceConfig:
 
     def train(self, lines: Iterable[str]) -> "SentencePieceTokeniser":
         return SentencePieceTokeniser.train(
-            lines, vocab_size=self.vocab_size, model_type=self.model_type, max_lines=self.max_lines
+            lines,
+            vocab_size=self.vocab_size,
+            model_type=self.model_type,
+            max_lines=self.max_lines,
+            min_count=self.min_count,
         )
 
 
@@ -64,6 +75,7 @@ class SentencePieceTokeniser(Tokeniser):
         vocab_size: int = 8000,
         model_type: ModelType = "bpe",
         max_lines: int = 1_000_000,
+        min_count: int = 0,
     ) -> "SentencePieceTokeniser":
         """Learn the pieces. Raises DataError without text, and for too many characters for the vocabulary."""
         trainer = sentencepiece_package().SentencePieceTrainer
@@ -98,7 +110,24 @@ class SentencePieceTokeniser(Tokeniser):
             raise DataError(
                 f"SentencePiece could not learn {vocab_size:,} pieces from {len(chosen):,} lines: {_reason(error)}"
             ) from None
-        return cls(model.getvalue())
+        tokeniser = cls(model.getvalue())
+        return tokeniser.without_rare_pieces(chosen, min_count) if min_count else tokeniser
+
+    def without_rare_pieces(self, lines: Iterable[str], min_count: int) -> "SentencePieceTokeniser":
+        """A tokeniser with the same ids that splits pieces which `lines` have less than `min_count` times.
+
+        A piece of several characters becomes the pieces from which it was merged, or those of the likeliest other
+        segmentation. Characters and bytes remain. So a text has no piece that a model has hardly read (Sennrich et al.
+        2017, "The University of Edinburgh's Neural MT Systems for WMT17", section 2.2: a threshold for the vocabulary).
+        """
+        counts = Counter(token for line in lines for token in self.encode(line))
+        names = self.pieces(range(self.vocab_size))
+        rare = {
+            token
+            for token in range(len(SPECIALS), self.vocab_size)
+            if counts[token] < min_count and len(names[token]) > 1 and not self._processor.is_byte(token)
+        }
+        return SentencePieceTokeniser(without_pieces(self.model, rare))
 
     def encode(self, text: str) -> list[int]:
         return self._processor.encode(normalise(text))
