@@ -156,7 +156,8 @@ def _buckets(source: np.ndarray, target: np.ndarray, max_tokens: int) -> tuple[n
             continue
         bucket_of_cell[members] = len(sizes)
         sizes.append(int(part.count.sum()))
-        rows.append(max_tokens // int(part.source.max() + part.target.max()))
+        # A single pair has room, even where the longest source and the longest target of different pairs have not.
+        rows.append(max(max_tokens // int(part.source.max() + part.target.max()), 1))
     return bucket_of_cell[inverse.ravel()], np.array(sizes), np.array(rows)
 
 

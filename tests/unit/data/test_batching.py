@@ -49,6 +49,11 @@ def test_a_pair_that_no_batch_can_hold_is_named() -> None:
     assert str(caught.value).startswith("The pair of line 7 has 1,200 source")
 
 
+def test_pairs_that_only_have_room_alone_are_batches_of_one() -> None:
+    plan = BatchPlan(np.array([41, 39]), np.array([39, 41]), max_tokens=80, seed=0)
+    assert sorted(plan.examples(step).tolist() for step in range(plan.steps_per_epoch)) == [[0], [1]]
+
+
 def test_no_pairs_make_no_plan() -> None:
     nothing = np.array([], dtype=np.int64)
     with pytest.raises(DataError) as caught:
