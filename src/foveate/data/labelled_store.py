@@ -213,7 +213,8 @@ def prepare_rows(
         for example in watched(examples, what):
             row, others = keeper.row(example.thing), keeper.variants(example.thing) if varied else []
             tally.remark(example.line, row.remarks)
-            length = max(len(row), *map(len, others)) if len(row) and others else len(row)
+            lengths = [len(row), *map(len, others)]
+            length = max(lengths) if min(lengths) else 0
             numbers = tally.labels(example.line, length, names(example, row))
             if numbers is None:
                 continue

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from torch import nn
 
+from foveate.data.audio import AudioReader
+from foveate.data.audio_file import Recording
+from foveate.data.augmentation import AugmentationConfig
 from foveate.data.feature import VectorReader
 from foveate.data.image import ImageRows
 from foveate.data.label import Labels
@@ -117,6 +120,19 @@ def test_rows_of_another_kind_are_noticed(tmp_path: Path) -> None:
         data.require_rows(LABELS, Vectors(3))
     with pytest.raises(DataError, match="rows, labels and lines differ in number"):
         LabelledData.open(cut(tmp_path / "data"))
+
+
+def test_a_recording_that_a_speed_makes_shorter_than_a_window_is_left_out(tmp_path: Path) -> None:
+    reader = AudioReader(rate=8_000, bands=20, augmentation=AugmentationConfig(speeds=(1.0, 2.0)))
+    noise = np.random.default_rng(0).normal(0, 0.1, 4_000).astype(np.float32)
+    examples = [
+        Example(line, Recording(f"{line}.wav", noise[:count], 8_000), "a") for line, count in ((1, 4_000), (2, 300))
+    ]
+    rows = reader.learn(examples)
+    options = {"what": "recordings", "max_length": 99, "varied": True}
+    data, report = prepare_rows(tmp_path / "data", examples, rows, LABELS, **options)  # type: ignore[arg-type]
+    assert str(report).startswith("1 of 2 recordings are used. Empty: line 2.")
+    assert len(data.require_rows(LABELS, rows.input)) == 1
 
 
 def cut(folder: Path) -> Path:
