@@ -1,11 +1,13 @@
 """Tokenisers: the same special ids, nothing changed in silence, files that notice damage."""
 
+import io
 import json
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import sentencepiece
 
 from foveate.config import build, to_dict
 from foveate.data.tokeniser import (
@@ -337,3 +339,18 @@ def test_a_folder_of_marian_needs_no_other_package(monkeypatch: pytest.MonkeyPat
     tokeniser = MarianTokeniser(model, ("▁Haus",))
     text = "ein Haus 漢"
     assert "".join(tokeniser.surfaces(text)) == text
+
+
+@pytest.mark.parametrize("begin", ["", "  ", ">>fr<<", ">>fr<< "])
+def test_pieces_of_marian_name_their_characters_behind_spaces_that_have_no_piece(begin: str) -> None:
+    model = io.BytesIO()
+    lines = iter(["a small house in the town"] * 50)
+    sentencepiece.SentencePieceTrainer.train(  # with the normalisation of Marian, which drops spaces at the beginning
+        sentence_iterator=lines, model_writer=model, vocab_size=30, hard_vocab_limit=False, minloglevel=2
+    )
+    tokeniser = MarianTokeniser(model.getvalue(), ["▁a", "▁the", "h", "o", "u", "s", "e", "▁"])
+    text = f"{begin}house Ω"
+    spans = tokeniser.spans(text)
+    assert "".join(text[first:last] for first, last in spans) == f"{begin.strip()}house Ω"
+    assert len(spans) == len(tokeniser.encode(text))
+    assert "Ω" in tokeniser.strange(text)

@@ -3,12 +3,11 @@
 import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from foveate.data.text import normalise
-from foveate.data.tokeniser.subword import processor, surfaces
+from foveate.data.tokeniser.subword import offsets, processor
 from foveate.data.tokeniser.tokeniser import EOS, SPECIALS, UNKNOWN, Tokeniser, require_known
 from foveate.errors import DataError
 from foveate.storage.manifest import read_json
@@ -65,11 +64,9 @@ class MarianTokeniser(Tokeniser):
         """The start and end character of each piece, in Unicode normal form C of the text."""
         text = normalise(text)
         code = LANGUAGE.match(text)
-        parts = [] if code is None else [code[0]]
-        rest = text if code is None else text[code.end() :]
-        parts += surfaces(self._processor, rest)
-        ends = list(accumulate(map(len, parts)))
-        return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
+        start = 0 if code is None else code.end()
+        parts = offsets(self._processor, text[start:])
+        return [*([] if code is None else [code.span()]), *((start + first, start + last) for first, last in parts)]
 
     def surfaces(self, text: str) -> list[str]:
         text = normalise(text)

@@ -133,7 +133,8 @@ class SentencePieceTokeniser(Tokeniser):
         return self._processor.encode(normalise(text))
 
     def surfaces(self, text: str) -> list[str]:
-        return surfaces(self._processor, normalise(text))
+        text = normalise(text)
+        return [text[first:last] for first, last in offsets(self._processor, text)]
 
     def labels(self, text: str) -> list[str]:
         return self.pieces(self.encode(text))  # bytes stay bytes: words are joined from them
@@ -152,12 +153,12 @@ class SentencePieceTokeniser(Tokeniser):
         return {"model": base64.b64encode(self.model).decode("ascii")}
 
 
-def surfaces(processor: Any, text: str) -> list[str]:
-    """The characters of each piece. A character in bytes belongs to its last byte; the others get an empty text.
+def offsets(processor: Any, text: str) -> list[tuple[int, int]]:
+    """The start and end character of each piece. A character in bytes belongs to its last byte; the others are empty.
 
     SentencePiece's own objects for this need the package protobuf, which it does not install.
     """
-    return [text[first:last] for first, last in processor.encode(text, out_type="offset_mapping")["offsets"]]
+    return list(processor.encode(text, out_type="offset_mapping")["offsets"])
 
 
 def _draw(lines: Iterable[str], most: int) -> list[str]:
