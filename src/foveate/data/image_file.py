@@ -76,7 +76,7 @@ def size_of(data: bytes) -> tuple[int, int] | None:
     if data.startswith(b"GIF8") and len(data) >= 10:
         return struct.unpack("<HH", data[6:10])
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        whole = len(data) >= 33 and data[12:16] == b"IHDR" and data[-8:-4] == b"IEND"
+        whole = len(data) >= 33 and data[12:16] == b"IHDR" and _end_of_png(data)[1]
         return struct.unpack(">II", data[16:24]) if whole else None
     frame = _frame(data)
     if frame is None:
@@ -123,16 +123,30 @@ def _has_too_many_parts(data: bytes) -> bool:
     """Whether a JPEG or PNG has more segments before its pixels, or chunks, than any program writes: millions of empty
     ones keep a decoder busy for seconds.
     """
-    at, parts = len(data), 0
+    parts = 0
     if data.startswith(b"\xff\xd8"):
         at = 2
         while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != _SCAN and parts <= MOST_PARTS:
-            at, parts = at + 2 + int(struct.unpack(">H", data[at + 2 : at + 4])[0]), parts + 1
+            at, parts = _after(data, at), parts + 1
     elif data.startswith(b"\x89PNG\r\n\x1a\n"):
-        at = 8
-        while at + 12 <= len(data) and parts <= MOST_PARTS:
-            at, parts = at + 12 + int(struct.unpack(">I", data[at : at + 4])[0]), parts + 1
+        parts = _end_of_png(data)[0]
     return parts > MOST_PARTS
+
+
+def _end_of_png(data: bytes) -> tuple[int, bool]:
+    """The number of chunks before the end of a PNG, and whether the end is there; programs may write more behind it."""
+    at, parts = 8, 0
+    while at + 12 <= len(data) and data[at + 4 : at + 8] != b"IEND" and parts <= MOST_PARTS:
+        at, parts = at + 12 + int(struct.unpack(">I", data[at : at + 4])[0]), parts + 1
+    return parts, at + 12 <= len(data) and parts <= MOST_PARTS
+
+
+def _after(data: bytes, at: int) -> int:
+    """The place after a segment of a JPEG, or after a byte that fills the file up before one.
+
+    Reference: ITU-T T.81, section B.1.1.2.
+    """
+    return at + 1 if data[at + 1] == 0xFF else at + 2 + int(struct.unpack(">H", data[at + 2 : at + 4])[0])
 
 
 def _frame(data: bytes) -> int | None:
@@ -141,7 +155,7 @@ def _frame(data: bytes) -> int | None:
     while at + 9 <= len(data) and data[at] == 0xFF:
         if data[at + 1] in _FRAMES:
             return at
-        at += 2 + int(struct.unpack(">H", data[at + 2 : at + 4])[0])
+        at = _after(data, at)
     return None
 
 

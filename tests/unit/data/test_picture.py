@@ -123,6 +123,17 @@ def test_of_a_long_animation_two_frames_are_looked_at(monkeypatch: pytest.Monkey
     assert max(highest) == 1
 
 
+def test_bytes_beside_the_parts_of_a_file_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    png, jpeg = encoded(COARSE), encoded(COARSE, "JPEG")
+    table = jpeg.index(b"\xff\xdb")
+    filled = jpeg[:table] + b"\xff" * 3 + jpeg[table:]
+    assert (picture_of(filled, "a").pixels == picture_of(jpeg, "a").pixels).all()
+    for behind in (b"\n", png[30:]):
+        assert (picture_of(png + behind, "a").pixels == COARSE).all()
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    assert (picture_of(png + b"\n", "a").pixels == COARSE).all()
+
+
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM"])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8])
 def test_a_truncated_file_is_refused_by_name(kind: str, share: float) -> None:
