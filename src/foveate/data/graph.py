@@ -35,11 +35,13 @@ class Graph:
     are not whole numbers, and for numbers, labels or splits that do not fit the nodes.
     """
 
-    features: Float[np.ndarray, "nodes width"] | SparseRows
+    features: np.ndarray | SparseRows
+    """A row of numbers for each node."""
     edges: np.ndarray
     """Sources above targets: two rows of whole numbers."""
     directed: bool = False
-    edge_features: Float[np.ndarray, "_ edge_width"] | None = None
+    edge_features: np.ndarray | None = None
+    """A row of numbers for each edge."""
     names: tuple[str, ...] = ()
     """The names of the nodes; empty: their numbers."""
     feature_names: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ class Graph:
     def __post_init__(self) -> None:
         if not isinstance(self.features, SparseRows):
             object.__setattr__(self, "features", unchanging(np.ascontiguousarray(self.features, dtype=np.float32)))
+            _require_rows("Features", "node", self.features)
             _require_finite("features", "node", self.features)
         self._sort_edges()
         if self.names and len(self.names) != len(self):
@@ -239,6 +242,7 @@ class Graph:
         if self.edge_features is None:
             return
         features = np.asarray(self.edge_features, dtype=np.float32)
+        _require_rows("Edge features", "edge", features)
         if len(features) != edges.shape[1]:
             raise ValueError(f"There are {edges.shape[1]} edges, but features of {len(features)}.")
         _require_finite("edge features", "edge", features)
@@ -315,6 +319,14 @@ def feature_of(text: str) -> float | None:
     except ValueError:
         return None
     return value if abs(value) <= LARGEST else None
+
+
+def _require_rows(what: str, thing: str, numbers: np.ndarray) -> None:
+    if numbers.ndim != 2:
+        raise ValueError(
+            f"{what} have a row for each {thing}, but have the shape {numbers.shape}. Give one number as a row of one: "
+            "numbers[:, None]."
+        )
 
 
 def _require_finite(what: str, thing: str, numbers: Float[np.ndarray, "rows width"]) -> None:

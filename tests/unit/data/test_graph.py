@@ -126,6 +126,8 @@ def test_validation_and_test_draw_alike_from_the_nodes_that_training_leaves() ->
         ({"edges": np.array([[0], [5]])}, "edge has the end 5, but nodes are numbered from 0 to 4"),
         ({"features": np.array([[1.0], [np.nan], [0], [0], [0]])}, "features of node 1 hold nan in column 0"),
         ({"edge_features": np.ones((3, 1), np.float32)}, "4 edges, but features of 3"),
+        ({"features": np.ones(5, np.float32)}, r"Features have a row for each node, but have the shape \(5,\)"),
+        ({"edge_features": np.ones(4, np.float32)}, "features have a row for each edge, but .*: numbers\\[:, None]"),
         ({"names": ("a",)}, "5 nodes but 1 names"),
         ({"labels": np.array([0, 1, 2, 0, 0])}, "Labels go from 0 to 2, but there are 2 classes"),
         ({"splits": {"dev": np.array([0])}}, "'dev' is not a split. Splits are train, valid, test"),
