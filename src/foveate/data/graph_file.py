@@ -44,11 +44,14 @@ def matched(graph: Graph, like: Graph, name: str) -> tuple[Graph, list[str]]:
     """A graph with the features and the numbers of classes of another one, and sentences on what was left out.
 
     Columns are matched by their names, where both graphs have names. Words that the other graph lacks are left out;
-    nodes of a class that it lacks have no label.
+    nodes of a class that it lacks have no label. A graph without edges fits any features of edges.
 
     Raises DataError, with the `name` of the graph, for features that are missing or too many.
     """
     notes = list[str]()
+    if not graph.edges.size:  # nothing says how many features its edges would have
+        features = np.zeros((0, like.edge_width), np.float32)
+        graph = replace(graph, edge_features=features if like.edge_width else None)
     if graph.edge_width != like.edge_width:
         raise DataError(
             f"{name} has edges with {counted(graph.edge_width, 'feature')}, and the model was trained on edges with "

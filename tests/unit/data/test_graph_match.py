@@ -1,5 +1,6 @@
 """Graphs that have to fit a model's: columns by name, classes by name, and features on the scale of training."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,16 @@ def test_columns_and_classes_are_matched_by_name() -> None:
     assert "'bird'" in notes[1]
     with pytest.raises(DataError, match=r"small\.npz lacks the feature 'age', which the model was trained with"):
         matched(Graph(features=np.ones((1, 1)), feature_names=("size",), edges=other.edges), KNOWN, "small.npz")
+
+
+@pytest.mark.parametrize("width", [0, 3])
+def test_a_graph_without_edges_fits_any_features_of_edges(width: int) -> None:
+    weighted = replace(KNOWN, edge_features=np.ones((2, 1)))
+    alone = replace(KNOWN, edges=np.zeros((2, 0), int), edge_features=np.zeros((0, width)) if width else None)
+    assert matched(alone, weighted, "alone.npz")[0].edge_width == 1
+    assert matched(alone, KNOWN, "alone.npz")[0].edge_width == 0
+    with pytest.raises(DataError, match="has edges with 0 features, and the model was trained on edges with 1"):
+        matched(KNOWN, weighted, "known.npz")
 
 
 def test_features_get_the_scale_of_training() -> None:
