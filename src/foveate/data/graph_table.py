@@ -1,5 +1,6 @@
 """Graphs in two tables: edges, and nodes with their features and labels. Errors name the file and the line."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -98,15 +99,15 @@ def _read_nodes(path: Path | str) -> _Nodes:
     if not number:
         raise DataError(f"{path} names no nodes. {NODES_FORM}")
     words = tuple(sorted({word for document in documents for word in document}))
-    features = np.array(numbers, np.float32) if wordy is None else _counted(documents, words)
+    features = np.array(numbers, np.float32) if wordy is None else word_counts(documents, words)
     columns = tuple(header[column] for column in numeric) if wordy is None else words
     return _Nodes(number, features, columns, labels if "label" in header else None, splits)
 
 
-def _counted(documents: Sequence[Sequence[str]], words: Sequence[str]) -> SparseRows:
+def word_counts(documents: Sequence[Sequence[str]], words: Sequence[str]) -> SparseRows:
     """The number of times that each word stands in each document."""
     column = {word: place for place, word in enumerate(words)}
-    rows = [{column[word]: float(document.count(word)) for word in dict.fromkeys(document)} for document in documents]
+    rows = [{column[word]: float(count) for word, count in Counter(document).items()} for document in documents]
     return SparseRows.of(rows, width=len(column))
 
 

@@ -2,6 +2,7 @@
 
 import zipfile
 from pathlib import Path
+from typing import ClassVar
 
 import networkx
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from foveate.data.graph import Graph
 from foveate.data.graph_archive import read_graph, write_graph
 from foveate.data.graph_ml import read_graphml
-from foveate.data.graph_table import read_graph_tables
+from foveate.data.graph_table import read_graph_tables, word_counts
 from foveate.data.sparse_row import SparseRows
 from foveate.errors import DataError
 
@@ -43,6 +44,23 @@ def test_words_are_counted(tmp_path: Path) -> None:
     features = read_graph_tables(*paths).features
     assert isinstance(features, SparseRows)
     assert features.dense().tolist() == [[2, 1], [0, 0], [0, 1]]
+
+
+class ComparedWord(str):
+    """A word that counts how often it is compared."""
+
+    comparisons: ClassVar[int] = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        type(self).comparisons += 1
+        return str(self) == str(other)
+
+
+def test_a_long_document_is_counted_in_one_pass() -> None:
+    document = [ComparedWord(number % 1000) for number in range(2000)]
+    assert word_counts([document], [str(number) for number in range(1000)]).dense().tolist() == [[2.0] * 1000]
+    assert ComparedWord.comparisons < 10 * len(document)
 
 
 @pytest.mark.parametrize(
