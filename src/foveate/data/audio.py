@@ -19,6 +19,7 @@ from foveate.data.audio_stream import PassingStream, SlopeStream, StackStream, W
 from foveate.data.audio_table import read_folders, read_table
 from foveate.data.augmentation import AugmentationConfig, Geometry, masked
 from foveate.data.batch import Batch
+from foveate.data.file_table import visible_files
 from foveate.data.reader import Example, Reader, StoredRows, VectorType, spread
 from foveate.data.row import Row
 from foveate.data.spectrum import WINDOW, Features, deltas, hop_length, log_mel, mel_bands, mfcc, stack, window_length
@@ -259,7 +260,7 @@ class AudioRows(StoredRows):
         if not folder.exists():
             kinds = ", ".join(sorted(SUFFIXES))
             raise DataError(f"{missing_file(folder)} This model reads recordings: name files ({kinds}) or a folder.")
-        inside = sorted(one for one in folder.rglob("*") if one.suffix.lower() in SUFFIXES) if folder.is_dir() else ()
+        inside = visible_files(folder, SUFFIXES) if folder.is_dir() else ()
         if folder.is_dir() and not inside:
             raise DataError(f"{path} has no recordings ({', '.join(sorted(SUFFIXES))}). Name another folder.")
         return (Clip(one) for one in inside or [folder])

@@ -4,7 +4,7 @@ A table has a path and a label on each line, with a tab between them, or a first
 `path` and `label`. Paths are relative to the table's folder.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -45,9 +45,12 @@ class FileTable:
         return len(first) > 1 and self.fits(first[0])
 
     def is_folder(self, path: str) -> bool:
-        """Whether a folder has folders of such files: the first file in one of its folders is one."""
-        inside = (one for label in sorted(Path(path).iterdir()) if label.is_dir() for one in _visible(label))
-        return Path(path).is_dir() and next((self.fits(one.name) for one in inside), False)
+        """Whether a folder has folders of such files: the first file in one of its folders is one. Hidden files and
+        folders do not count.
+        """
+        labels = sorted(_visible(Path(path))) if Path(path).is_dir() else []
+        inside = (one for label in labels if label.is_dir() for one in sorted(_visible(label)))
+        return next((self.fits(one.name) for one in inside), False)
 
     def lines(self, path: str, contents: Sequence[str] = ()) -> Iterator[tuple[int, str, str]]:
         """The lines of a table that are not empty: the number, the path and the label or text of each.
@@ -140,6 +143,14 @@ class FileTable:
 def plain_names(cells: Sequence[str]) -> list[str]:
     """Names of columns in small letters."""
     return [cell.casefold() for cell in cells]
+
+
+def visible_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
+    """The files with these endings in a folder and the folders in it, without hidden ones, such as those that macOS
+    puts beside each file on foreign disks.
+    """
+    files = (one for one in folder.rglob("*") if one.suffix.lower() in suffixes)
+    return sorted(one for one in files if not any(part.startswith(".") for part in one.relative_to(folder).parts))
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from foveate.attention.check import require_positive
 from foveate.config import setting, to_dict
 from foveate.data.batch import Batch
-from foveate.data.file_table import FileTable
+from foveate.data.file_table import FileTable, visible_files
 from foveate.data.image_augmentation import ImageAugmentationConfig, altered, partners
 from foveate.data.level import Levels
 from foveate.data.mixture import Mixture
@@ -253,7 +253,7 @@ class ImageRows(StoredRows):
         if not folder.exists():
             kinds = ", ".join(sorted(SUFFIXES))
             raise DataError(f"{missing_file(folder)} This model reads pictures: name files ({kinds}) or a folder.")
-        inside = sorted(one for one in folder.rglob("*") if one.suffix.lower() in SUFFIXES) if folder.is_dir() else ()
+        inside = visible_files(folder, SUFFIXES) if folder.is_dir() else ()
         if folder.is_dir() and not inside:
             raise DataError(f"{path} has no pictures ({', '.join(sorted(SUFFIXES))}). Name another folder.")
         return iter(inside or [folder])

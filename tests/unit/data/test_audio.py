@@ -72,6 +72,12 @@ def test_a_folder_of_folders_names_the_labels(table: Path) -> None:
     assert len(examples) == 6
     assert is_folder(str(table.parent))
     assert not is_folder(str(table.parent / "yes"))
+    assert not is_folder(str(table.parent / "yes/1.wav"))
+    for hidden in (".ipynb_checkpoints/notes.ipynb", "yes/._1.wav"):
+        (table.parent / hidden).parent.mkdir(exist_ok=True)
+        (table.parent / hidden).write_text("{}")
+    assert is_folder(str(table.parent))
+    assert list(READER.read(str(table.parent))) == examples
 
 
 @pytest.mark.parametrize(
@@ -286,6 +292,9 @@ def test_things_are_files_stretches_and_folders(table: Path, rows: AudioRows) ->
     assert list(rows.things(str(path))) == [Clip(path)]
     assert list(rows.things(f"{path}:0.05-0.1")) == [Clip(path, 0.05, 0.1)]
     assert list(rows.things(f"{path}:0.05-")) == [Clip(path, 0.05)]
+    (table.parent / ".trash").mkdir()
+    for hidden in ("clips/._1.wav", ".trash/1.wav"):
+        (table.parent / hidden).write_bytes(b"\0\5\x16\7")
     assert len(list(rows.things(str(table.parent)))) == 6
     with pytest.raises(DataError, match=r"This model reads recordings: name files \(\.aif"):
         list(rows.things("nothing.wav"))
