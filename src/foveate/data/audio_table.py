@@ -5,9 +5,11 @@ columns: `path`, `text` or `label`, and for stretches of longer recordings `star
 Paths are relative to the table's folder. Or a folder has a folder of recordings for each label.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
+from math import isfinite
 from pathlib import Path
 
 from foveate.data.audio_file import SUFFIXES, Clip
@@ -154,10 +156,10 @@ def _stretch(values: dict[str, str], where: str) -> tuple[float, float | None]:
 def _time(cell: str, where: str, name: str) -> float | None:
     if not cell:
         return None
-    try:
-        return float(cell)
-    except ValueError:
-        raise DataError(f"{where}: the {name} {cell!r} is not a number of seconds. Write it as 12.5.") from None
+    with contextlib.suppress(ValueError):
+        if isfinite(seconds := float(cell)):
+            return seconds
+    raise DataError(f"{where}: the {name} {cell!r} is not a number of seconds. Write it as 12.5.")
 
 
 def read_folders(folder: Path) -> Iterator[Example]:
