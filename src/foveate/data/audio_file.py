@@ -260,6 +260,8 @@ def _opened(path: Path, data: bytes | None = None) -> Iterator[Any]:
         raise SetupError("Recordings need the package soundfile: pip install 'foveate[audio]'") from None
     if data is None and not Path(path).is_file():
         raise DataError(f"{path} is a folder, not a recording." if Path(path).is_dir() else missing_file(Path(path)))
+    if data is None and Path(path).suffix.lower() == ".raw":
+        raise DataError(f"{path} has raw samples, and nothing says their rate. Save it again as WAV or FLAC.")
     try:
         with soundfile.SoundFile(str(path) if data is None else io.BytesIO(data)) as file:
             if not (RATES[0] <= file.samplerate <= RATES[1] and 1 <= file.channels <= CHANNELS):

@@ -106,6 +106,8 @@ def bad(folder: Path, name: str) -> Path:
         path.write_text("not a recording\n" * 9)
     elif name == "nothing.wav":
         path.write_bytes(b"")
+    elif name == "samples.raw":
+        path.write_bytes((32767 * TONE).astype("<i2").tobytes())
     elif name == "empty.wav":
         soundfile.write(path, TONE[:0], RATE)
     elif name == "folder.wav":
@@ -131,6 +133,7 @@ def bad(folder: Path, name: str) -> Path:
         ("text.wav", "is not a recording that can be read, or is damaged"),
         ("nothing.wav", "nothing.wav is empty. Leave it out."),
         ("empty.wav", "empty.wav is empty: it has no samples. Leave it out."),
+        ("samples.raw", "has raw samples, and nothing says their rate. Save it again as WAV"),
         ("folder.wav", "folder.wav is a folder, not a recording."),
         ("none.wav", "none.wav"),
         ("rate.wav", "its header states 3 samples a second of 1 channels"),
