@@ -301,6 +301,8 @@ def _division(sizes: Counter[tuple[int, int]]) -> tuple[tuple[int, int] | None, 
     patch = min(
         (side for side in divisors(rows, columns) if rows * columns <= PATCHES * side**2), default=rows * columns
     )
+    if min(rows, columns) < 16:  # too small to be scaled down
+        patch = min(patch, divisors(rows, columns)[-1])
     if len(sizes) == 1 and (min(rows, columns) < 16 or (patch <= WIDEST and rows * columns >= PATCHES // 4 * patch**2)):
         return None, patch
     sides = sorted(min(size) for size in sizes.elements())
