@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32
 
+from foveate.data.graph import LARGEST, feature_of
 from foveate.data.molecule import REMEDY, Molecule, read_molecule
 from foveate.data.structure_file import read_records
 from foveate.data.text import read_lines, short
@@ -166,13 +167,10 @@ def _target_columns(path: Path | str, header: Sequence[str], smiles: int, names:
 def _number(path: Path | str, line: int, name: str, cell: str) -> float:
     if not cell.strip():
         return math.nan
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    value = feature_of(cell)
+    if value is None:
         raise DataError(
-            f"{path}:{line}: {name} is {short(cell)}, and must be a number, 0 or 1 for classes, or empty where it is "
-            f"not known. {REMEDY}"
+            f"{path}:{line}: {name} is {short(cell)}, and must be a number from {-LARGEST:.2g} to {LARGEST:.2g}, 0 or "
+            f"1 for classes, or empty where it is not known. {REMEDY}"
         )
     return value

@@ -113,6 +113,7 @@ def test_a_table_has_targets_by_name_and_unknown_values(tmp_path: Path) -> None:
         ("smiles,y\nC,1\nC\n", ":3: the line has 1 cells"),
         ("smiles,y\nC,high\n", ":2: y is 'high', and must be a number"),
         ("smiles,y\nC,inf\n", ":2: y is 'inf'"),
+        ("smiles,y\nC,1e39\n", ":2: y is '1e39', and must be a number from -3.4e+38 to 3.4e+38, 0 or 1 for"),
         ("smiles,y\nCC O,1\n", ":2: 'CC' are followed by text after a space, 'O'"),
         ('smiles,y\n"C,1\n', "unexpected end of data"),
     ],
