@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from foveate.data.molecule import chemistry, reason_of_rdkit
+from foveate.data.molecule import LARGEST, chemistry, reason_of_rdkit
 from foveate.data.text import read_lines, short
 from foveate.errors import DataError
 
@@ -55,6 +55,10 @@ def read_records(path: Path | str) -> Iterator[Record]:
             raise DataError(f"{where} is not a molecule: {reason_of_rdkit(parse)} {REMEDY}")
         if not molecule.GetNumAtoms():
             raise DataError(f"{where} is a molecule without atoms. {REMEDY}")
+        if molecule.GetNumAtoms() > LARGEST:  # RDKit would look for their order for minutes
+            raise DataError(
+                f"{where} has {molecule.GetNumAtoms():,} atoms, and a molecule may have {LARGEST:,}. {REMEDY}"
+            )
         values = dict[str, str]()
         for line, name, value in _named_values(path, first + size, lines[size:]):
             if name in values:

@@ -71,6 +71,18 @@ def test_a_record_that_is_not_a_molecule_is_refused_with_its_number_and_reason(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_chain_whose_order_rdkit_would_look_for_for_minutes_is_refused(tmp_path: Path) -> None:
+    count = 20_000
+    atoms = [f"{number} C {number} 0 0 0" for number in range(1, count + 1)]
+    bonds = [f"{number} 1 {number} {number + 1}" for number in range(1, count)]
+    blocks = ["BEGIN CTAB", f"COUNTS {count} {count - 1} 0 0 0", "BEGIN ATOM", *atoms, "END ATOM"]
+    lines = [f"M  V30 {line}" for line in (*blocks, "BEGIN BOND", *bonds, "END BOND", "END CTAB")]
+    head = ["chain", "", "", "  0  0  0     0  0            999 V3000"]
+    (tmp_path / "chain.sdf").write_text("\n".join([*head, *lines, "M  END", "$$$$", ""]))
+    with pytest.raises(DataError, match=r"chain\.sdf:1: record 1 has 20,000 atoms, and a molecule may have 5,000\."):
+        read_smiles(tmp_path / "chain.sdf")
+
+
 def test_a_file_without_records_and_a_wrong_name_of_a_value_are_refused(path: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.sdf").write_text("\n")
     with pytest.raises(DataError, match="is empty"):
