@@ -44,7 +44,7 @@ class TextConfig:
     def form(self, text: str) -> str:
         """The text that is learnt; a removed character leaves a space."""
         text = normalise(text)
-        text = text.lower() if self.lowercase else text
+        text = normalise(text.lower()) if self.lowercase else text  # Ϊ́ is two characters, and ΐ is one
         return " ".join("".join(" " if character in self.remove else character for character in text).split())
 
     def __str__(self) -> str:

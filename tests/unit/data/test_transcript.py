@@ -32,6 +32,7 @@ def prepared(folder: Path, examples: list[Example], **options: int) -> tuple[Par
 def test_texts_are_kept_as_written_unless_a_change_is_asked_for() -> None:
     assert TextConfig().form("  Deux,\u00a0 trois\u0301 ") == "Deux, troiś"
     assert TextConfig(lowercase=True, remove=",'").form("L'Un, DEUX") == "l un deux"
+    assert TextConfig(lowercase=True).form("\u03aa\u0301") == "\u0390"
     assert str(TextConfig()) == "Texts are read as written, capitals and punctuation included"
     assert str(TextConfig(lowercase=True, remove="?")) == "Texts are read in small letters and without '?'"
 
