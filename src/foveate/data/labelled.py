@@ -1,5 +1,6 @@
 """Reads labelled text: sentences with a tag for every word, and texts with one label each."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -20,6 +21,12 @@ TOKENISER = "text.tokeniser.json"
 """The file of a run folder that holds the tokeniser of its texts."""
 _LOOK = 100
 """The number of lines that determine the format of a file."""
+_CONLLU = 10
+"""The number of columns of CoNLL-U."""
+_NO_WORD = re.compile(r"\d+[-.]\d+")
+"""The number of a line of CoNLL-U that has no word of its own: several words as they are written together, `1-2`, or a
+word that is not written, `2.1`.
+"""
 
 
 class Tagged(NamedTuple):
@@ -109,7 +116,8 @@ def read_tagged(path: Path | str, *, columns: tuple[int, int] | None = None) -> 
     """Tagged sentences in one of two formats; `.gz` and `.xz` files are unpacked.
 
     A line may be a sentence, `I/PRON saw/VERB a/DET saw/NOUN`, with each tag after the last slash. Or a line is a word,
-    with tabs between columns and an empty line between sentences; lines without a tab that begin with # are comments.
+    with tabs between columns and an empty line between sentences; lines without a tab that begin with # are comments,
+    and of CoNLL-U the lines of words that are written together, and of those that are not written, are skipped.
     The first lines determine the format. `columns` are those of word and tag, counted from 0; without them the table
     must have two columns.
 
@@ -169,7 +177,7 @@ def _by_columns(path: Path | str, lines: Iterator[tuple[int, str]], chosen: tupl
                 yield Tagged(begin, tuple(words), tuple(tags))
             words, tags = [], []
             continue
-        if len(cells) == 1 and line.startswith("#"):
+        if (len(cells) == 1 and line.startswith("#")) or (len(cells) == _CONLLU and _NO_WORD.fullmatch(cells[0])):
             continue
         if chosen is None:
             require_only(f"{path}:{number}", cells, 2, ("word", "tag"))

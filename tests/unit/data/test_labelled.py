@@ -29,6 +29,16 @@ def test_other_columns_can_be_read(tmp_path: Path) -> None:
     assert list(read_tagged(tmp_path / "a.conll", columns=(1, 3))) == [Tagged(1, ("I", "saw"), ("PRON", "VERB"))]
 
 
+def test_of_conllu_every_word_is_read_once(tmp_path: Path) -> None:
+    rows = [("1-2", "du", "_"), ("1", "de", "ADP"), ("2", "le", "DET"), ("2.1", "pain", "NOUN"), ("3", "riz", "NOUN")]
+    lines = ["\t".join([number, word, "_", tag, *6 * ["_"]]) for number, word, tag in rows]
+    (tmp_path / "a.conllu").write_text("\n".join(["# text = du riz", *lines, "", ""]))
+    expected = Tagged(3, ("de", "le", "riz"), ("ADP", "DET", "NOUN"))
+    assert list(read_tagged(tmp_path / "a.conllu", columns=(1, 3))) == [expected]
+    (tmp_path / "a.tsv").write_text("1.5\tfast\tADV\n")
+    assert list(read_tagged(tmp_path / "a.tsv", columns=(1, 2))) == [Tagged(1, ("fast",), ("ADV",))]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
