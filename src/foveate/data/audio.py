@@ -22,7 +22,18 @@ from foveate.data.batch import Batch
 from foveate.data.file_table import visible_files
 from foveate.data.reader import Example, Reader, StoredRows, VectorType, spread
 from foveate.data.row import Row
-from foveate.data.spectrum import WINDOW, Features, deltas, hop_length, log_mel, mel_bands, mfcc, stack, window_length
+from foveate.data.spectrum import (
+    WINDOW,
+    Features,
+    deltas,
+    hop_length,
+    log_mel,
+    mel_bands,
+    mfcc,
+    most_bands,
+    stack,
+    window_length,
+)
 from foveate.errors import DataError, UsageError
 from foveate.nn.embed import Vectors
 from foveate.nn.stream import Chain, Pointwise, Stream
@@ -90,11 +101,13 @@ class AudioReader(Reader):
         return Geometry(base, 1 + self.deltas, self.stack, self.stride)
 
     def suited(self, sample: Sequence[Example]) -> "AudioReader":
-        """Choose the most common rate, 16,000 at most, 40 bands for lower rates, and masks for training."""
+        """Choose the most common rate, 16,000 at most, 40 bands for lower rates, or as many as there can be, and masks
+        for training.
+        """
         rates = Counter(_rate(one.thing) for one in sample)
-        rate, bands = min(rates.most_common(1)[0][0], WIDE[0]), WIDE[1]
-        masks = self.augmentation or AugmentationConfig()
-        return replace(self, rate=rate, bands=bands if rate >= WIDE[0] else NARROW[1], augmentation=masks)
+        rate = min(rates.most_common(1)[0][0], WIDE[0])
+        bands = most_bands(rate, WIDE[1] if rate >= WIDE[0] else NARROW[1])
+        return replace(self, rate=rate, bands=bands, augmentation=self.augmentation or AugmentationConfig())
 
     def read(self, path: str) -> Iterator[Example]:
         """Labelled recordings, which are not yet opened. Raises DataError for a recording without a label, and for

@@ -7,6 +7,7 @@ sample's predecessor; the window is Povey's, the Hann window to the power 0.85. 
 Reference: Povey et al. 2011, "The Kaldi speech recognition toolkit", section III.
 """
 
+import contextlib
 import math
 from functools import lru_cache
 from typing import Literal
@@ -154,6 +155,19 @@ def mel_bands(rate: int, bands: int) -> Float[Tensor, "bins bands"]:
     if not bool((weights.sum(0) > 0).all()):
         raise ValueError(f"{bands} bands are more than the spectrum at {rate:,} samples a second has. Choose fewer.")
     return weights.float()
+
+
+def most_bands(rate: int, limit: int) -> int:
+    """The largest number of bands that the bins of the spectrum distinguish, up to a limit.
+
+    >>> most_bands(16_000, 80), most_bands(1_000, 40)
+    (80, 25)
+    """
+    for bands in range(limit, 1, -1):
+        with contextlib.suppress(ValueError):
+            mel_bands(rate, bands)
+            return bands
+    return 1
 
 
 @lru_cache(maxsize=16)

@@ -183,6 +183,9 @@ def test_rate_and_bands_suit_the_data(table: Path, tmp_path: Path) -> None:
     for number in range(6):
         soundfile.write(tmp_path / "clips" / f"{number}.wav", noise(0.2, number), 44_100 if number else 8_000)
     assert (READER.suited(sample).rate, READER.suited(sample).bands) == (16_000, 80)
+    for number in range(6):
+        soundfile.write(tmp_path / "clips" / f"{number}.wav", noise(0.2, number), 1_000)
+    assert (AudioReader().suited(sample).rate, AudioReader().suited(sample).bands) == (1_000, 25)
 
 
 def test_frames_of_the_training_data_have_mean_0_and_deviation_1(table: Path, rows: AudioRows) -> None:
