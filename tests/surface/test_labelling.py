@@ -156,3 +156,30 @@ def test_a_configuration_names_every_encoder_and_comes_back_from_toml(encoder: s
 def test_a_configuration_names_every_pooling(pooling: str) -> None:
     config = resolve({}, None, {}, [f"model.pooling={pooling}"], kind=TASKS["classify"].side.run_config)
     assert type(config.model.pooling).kind == pooling
+
+
+def test_examples_beyond_the_positions_are_missing_in_the_report_as_in_validation(
+    foveate: Any, tagged: Path, labelled: Path, tmp_path: Path
+) -> None:
+    wide = "model_dim=8,num_heads=2,feedforward_dim=8"
+    for task, data, longest in (("tag", tagged, 5), ("classify", labelled, 6)):
+        valid = tmp_path / f"{task}.txt"
+        short = data.read_text().splitlines()[:4]
+        valid.write_text("\n".join([*short, *{"tag": ["a/V " * 9], "classify": ["abcdefghi\tcross"]}[task]]) + "\n")
+        position = f'position={{kind="learned",max_length={longest}}}'
+        encoder = f'model.encoder={{kind="transformer",num_layers=1,block={{{wide}}},{position}}}'
+        said = foveate(
+            *("train", task, "--data", data, "--valid-data", valid, "--out", tmp_path / task, *SMALL),
+            *("--set", encoder, "--set", "model.embedding_dim=8", "--set", "train.steps=2"),
+        )
+        assert said.code == 0, said.err
+        used = re.search(r"valid: (\d) of 5", said.err)
+        assert used is not None
+        report = (tmp_path / task / "report.html").read_text()
+        assert f"validation, {used[1]} " in report
+        rates = ("--vary", "train.learning_rate=0.01,0.02", "--seeds", "1", "--out", tmp_path / f"compared {task}")
+        said = foveate(
+            *("compare", task, "--data", data, "--valid-data", valid, *rates, *SMALL),
+            *("--set", encoder, "--set", "model.embedding_dim=8", "--set", "train.steps=2"),
+        )
+        assert said.code == 0, said.err

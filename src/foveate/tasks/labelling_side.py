@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from foveate.data.labelled_store import LabelledData
 from foveate.data.text import columns_there
 from foveate.errors import DataError, UsageError
 from foveate.metrics import Score, class_scores, marks_spans, span_scores
@@ -98,7 +99,7 @@ class LabellingSide(Side):
         return self.scores(labeller, examples, per_class=arguments.per_class)
 
     def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
-        data, examples = test or ("validation", list(Parts(config)("valid")))
+        data, examples = test or ("validation", _validated(config, LabelledData.open(folder / "data" / "valid")))
         network, about = model.model, f"{data}, {len(examples):,} {config.what}"
         kind = f"{type(network).__name__} over a {type(network.encoder).__name__}"
         card = {"limits": "Only inputs like those it was trained on, and only the labels that it was trained with."}
@@ -146,8 +147,8 @@ class LabellingSide(Side):
         return {"columns": [0, 1], **Parts(config).write(folder, self.written)}
 
     def score(self, task: Any, config: Any, folder: Path, request: Asked) -> Scored:
-        columns = request.columns if request.test else config.data.columns
-        examples = _examples(config, request.test.get("data") or config.data.valid_data, columns)
+        path = request.test.get("data")
+        examples = _examples(config, path, request.columns) if path else _validated(config, task.validation)
         predicted = self.in_use(task).predict(examples)
 
         def value(numbers: Sequence[int]) -> float | None:
@@ -162,6 +163,12 @@ class LabellingSide(Side):
 def _examples(config: Any, path: str, columns: tuple[int, int] | None) -> list[Any]:
     """The examples of a file, read by these columns."""
     return list(replace(config, data=replace(config.data, columns=columns)).read(path))
+
+
+def _validated(config: Any, stored: LabelledData) -> list[Any]:
+    """The validation examples that are stored: no others are validated, such as those that are too long."""
+    lines = set(stored.lines.tolist())
+    return [example for example in Parts(config)("valid") if example.line in lines]
 
 
 def class_rows(predicted: Predicted) -> list[Score]:
