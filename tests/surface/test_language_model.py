@@ -231,3 +231,20 @@ def test_numbers_and_texts_that_make_no_sense_are_refused_in_words(run: Path, ga
     for model in (generator, filler):
         with pytest.raises(TypeError, match="Lines are needed, not one text"):
             model.evaluate("abcdef")
+
+
+@pytest.mark.parametrize("positions", [4, 16, 64])
+def test_a_model_of_few_positions_has_a_report(foveate: Any, positions: int, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be, that is the question of kůň 漢字 🙂\n" * 40, encoding="utf-8")
+    shape = "num_layers=1,block={model_dim=8,num_heads=2,feedforward_dim=8}"
+    models = {
+        "language_model": f'{{kind="gpt",{shape},position={{kind="learned",max_length={positions}}}}}',
+        "masked_language_model": f"{{{shape},max_length={positions}}}",
+    }
+    for task, model in models.items():
+        settings = (f"model={model}", f"data.block_length={positions - 1}", "train.steps=2", "tokeniser=byte")
+        words = [word for setting in settings for word in ("--set", setting)]
+        said = foveate("train", task, "--text", text, "--out", tmp_path / task, "--no-tune", "--threads", "1", *words)
+        assert said.code == 0, said.err
+        assert (tmp_path / task / "report.html").exists()

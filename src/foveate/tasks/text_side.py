@@ -102,15 +102,18 @@ class TextSide(Side):
         return Scored(values=self.pick(in_percent(task.validate()), request.metrics))
 
 
-def validation_lines(data: TextData) -> list[str]:
-    """Some lines of the validation text for a report, from all of it, cut where they are too long for a picture."""
+def validation_lines(data: TextData, positions: int | None) -> list[str]:
+    """Some lines of the validation text for a report, from all of it, cut where they are too long for a picture or for
+    half of the model's `positions`.
+    """
+    most = MOST if positions is None else min(MOST, positions // 2)
     lines, line = list[list[int]](), list[int]()
     for token in data.validation.tokens.tolist()[1:]:
         if token != EOS:
             line.append(token)
             continue
         if len(line) >= LEAST:
-            lines.append(line[:MOST])
+            lines.append(line[:most])
         line = []
     return [text_of(data.tokeniser, line) for line in lines[:: max(len(lines) // SAMPLES, 1)][:SAMPLES]]
 

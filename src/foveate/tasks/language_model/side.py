@@ -83,12 +83,17 @@ class LanguageModelSide(TextSide):
         return model.evaluate(lines, context=arguments.context or 0)
 
     def samples(self, model: Generator, data: TextData) -> list[Sample]:
-        """Validation lines, whose first halves the model continues."""
-        samples: list[Sample] = []
-        for number, line in enumerate(validation_lines(data)):
+        """Validation lines, whose first halves the model continues. A text that is spelt longer than it was written, as
+        broken characters are, may have no positions to be looked at.
+        """
+        samples, positions = list[Sample](), model.model.max_length
+        for number, line in enumerate(validation_lines(data, positions)):
             prompt = line[: len(line) // 2]
-            [whole] = model.generate(prompt, first=number, lines=1, length=len(line))
-            samples.append((prompt, line.removeprefix(prompt), whole.text, model.align(str(whole))))
+            room = len(line) if positions is None else min(len(line), max(positions - len(model.ids(prompt)), 1))
+            [whole] = model.generate(prompt, first=number, lines=1, length=room)
+            fits = positions is None or len(model.ids(str(whole))) <= positions
+            alignment = model.align(str(whole)) if fits else None
+            samples.append((prompt, line.removeprefix(prompt), whole.text, alignment))
         return samples
 
     def trial(self, model: Generator) -> str:

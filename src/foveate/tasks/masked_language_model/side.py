@@ -2,11 +2,12 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foveate.errors import UsageError
+from foveate.errors import DataError, UsageError
 from foveate.inspect import terminal
 from foveate.inspect.alignment import readable
 from foveate.inspect.caption import printable
@@ -98,13 +99,16 @@ class MaskedLanguageModelSide(TextSide):
         return super().evaluate(arguments)
 
     def samples(self, model: Filler, data: TextData) -> list[Sample]:
-        """Validation lines, each with a gap after its first third."""
+        """Validation lines, each with a gap after its first third. A line that is spelt longer with its gap, as broken
+        characters are, may have no positions.
+        """
         samples: list[Sample] = []
-        for line in validation_lines(data):
+        for line in validation_lines(data, model.model.max_length):
             tokens = data.tokeniser.encode(line)
             parts = [tokens[: len(tokens) // 3], tokens[len(tokens) // 3 + 1 :]]
             question = GAP.join(text_of(data.tokeniser, part) for part in parts)
-            samples.append((question, line, model.fill(question).text, model.align(question)))
+            with suppress(DataError):
+                samples.append((question, line, model.fill(question).text, model.align(question)))
         return samples
 
     def trial(self, model: Filler) -> str:
