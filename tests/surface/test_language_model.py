@@ -248,3 +248,14 @@ def test_a_model_of_few_positions_has_a_report(foveate: Any, positions: int, tmp
         said = foveate("train", task, "--text", text, "--out", tmp_path / task, "--no-tune", "--threads", "1", *words)
         assert said.code == 0, said.err
         assert (tmp_path / task / "report.html").exists()
+
+
+@pytest.mark.parametrize("task", ["language_model", "masked_language_model"])
+def test_a_validation_text_without_lines_is_refused_before_training(
+    foveate: Any, task: str, text: Path, tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
+    said = foveate("train", task, "--text", text, "--valid-text", empty, "--out", tmp_path / "run", *SIZES)
+    assert said.code == 3
+    assert f"{empty} has no lines" in said.err

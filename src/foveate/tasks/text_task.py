@@ -108,7 +108,12 @@ class TextData:
                 processes=data.processes or 1,
                 origin=json.dumps([stamps(data.text), stamps(data.valid_text), part, cut, layout.columns]),
             )
-        return cls(tokeniser, *(TokenStore.open(run / "data" / part) for part in ("train", "valid"))), report
+        stores = [TokenStore.open(run / "data" / part) for part in ("train", "valid")]
+        for path, store in zip((data.text, data.valid_text or data.text), stores, strict=True):
+            if len(store) == 1:  # the stream's first end
+                why = f" {report}" if str(report) else ""
+                raise DataError(f"{path} has no lines to learn from or to validate with.{why} Give a file with text.")
+        return cls(tokeniser, *stores), report
 
     @classmethod
     def open(cls, run: Path) -> "TextData":
