@@ -259,3 +259,10 @@ def test_a_validation_text_without_lines_is_refused_before_training(
     said = foveate("train", task, "--text", text, "--valid-text", empty, "--out", tmp_path / "run", *SIZES)
     assert said.code == 3
     assert f"{empty} has no lines" in said.err
+
+
+def test_a_shortest_length_beyond_the_longest_yields_to_it(foveate: Any, run: Path) -> None:
+    words = ("--set", "kind=greedy", "--set", "min_length=20")
+    said = foveate("generate", run, "abc", "--no-tune", "--lines", "1", "--length", "5", *words)
+    assert said.code == 0, said.err
+    assert said.out.startswith("abcdef")

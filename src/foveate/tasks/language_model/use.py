@@ -194,7 +194,7 @@ class Generator(Looking):
         # A text goes on after a line's end, so nothing ends it but its length; PAD, which is never chosen, stands for
         # the end that never comes.
         endless = lines is None or lines > 1
-        forbidden, least = tuple({*config.forbid, *NEVER}), 0 if endless else config.min_length
+        forbidden, least = tuple({*config.forbid, *NEVER}), 0 if endless else min(config.min_length, limit - 1)
         return replace(config, forbid=forbidden, min_length=least, max_length=limit), PAD if endless else EOS
 
     def evaluate(self, lines: Iterable[str], *, context: int = 0) -> dict[str, float]:
