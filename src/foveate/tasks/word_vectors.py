@@ -167,11 +167,11 @@ class WordVectors:
 
     @torch.inference_mode()
     def nearest(self, word: str, count: int = 5) -> list[tuple[str, float]]:
-        """The known words whose vectors point the same way as a word's, with the cosines, the nearest first."""
+        """The other known words whose vectors point the same way as a word's, with the cosines, the nearest first."""
         cosines = self._directions @ torch.nn.functional.normalize(self.vector(word), dim=0)
         if word in self.lexicon.numbers:
             cosines[self.lexicon.numbers[word]] = -torch.inf
-        best = cosines.topk(min(count, len(cosines)))
+        best = cosines.topk(min(count, len(cosines) - (word in self.lexicon.numbers)))
         return [
             (self.lexicon.words[at], value)
             for at, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)

@@ -112,3 +112,9 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, object]) -> Non
 def test_a_text_without_frequent_words_is_refused() -> None:
     with pytest.raises(DataError, match="nothing to tell apart"):
         WordVectorsTask(WordVectorsConfig(min_count=2), [["a", "b"]])
+
+
+def test_a_word_is_not_its_own_neighbour_however_many_are_asked_for() -> None:
+    vectors = task().vectors()
+    words = {word for word, _ in vectors.nearest("cat", 1000)}
+    assert words == {*vectors.lexicon.words} - {"cat"}
