@@ -145,8 +145,8 @@ class _Fused(torch.autograd.Function):
         grad = grad.contiguous()
         dtype = torch.bfloat16 if ctx.half.value else torch.float32
         to_y = torch.empty(ctx.shape, dtype=dtype)
-        to_x = torch.empty(ctx.shape) if gain is not None and ctx.adds else None
-        parts = None if gain is None else torch.empty(-(-rows // BLOCK), 2, width)
+        to_x = torch.empty(ctx.shape, dtype=torch.float32) if gain is not None and ctx.adds else None
+        parts = None if gain is None else torch.empty(-(-rows // BLOCK), 2, width, dtype=torch.float32)
         inputs = (native.address(grad), ctypes.c_int64(grad.dtype is torch.bfloat16), ctx.half, *ctx.noise)
         places = map(native.address, (gain, total, mean, rstd, to_x, to_y, parts))
         library.backward(*inputs, *places, *ctx.sizes, native.threads())

@@ -1,7 +1,9 @@
+import contextlib
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 
 from foveate.nn import bfloat16
 from foveate.nn.prepared import flat_block
@@ -16,3 +18,18 @@ def registers(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     for library in libraries:
         library.want_tiles(ctypes.c_int64(1))
+
+
+@contextlib.contextmanager
+def _doubles() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
+def doubles() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Within `doubles()`, torch makes tensors in float64 where no type is asked for."""
+    return _doubles

@@ -1,5 +1,9 @@
 """Dropout by sixteen random bits a value."""
 
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -78,6 +82,19 @@ def test_a_residual_and_its_norm_in_one_pass_are_the_two_after_one_another(rate:
     gradients = (torch.autograd.grad(each, leaves, grad, retain_graph=True) for each in (ours, theirs))
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_gradients_are_the_same_with_another_default_dtype(doubles: Callable[[], Any]) -> None:
+    norm = torch.nn.LayerNorm(32)
+    leaves = [torch.randn(70, 32, requires_grad=True), torch.randn(70, 32, requires_grad=True), *norm.parameters()]
+    answers = []
+    for within in (contextlib.nullcontext, doubles):
+        torch.manual_seed(1)
+        with within():
+            added = add_dropped_and_norm(leaves[0], leaves[1], 0.3, norm, training=True)
+            answers.append(torch.autograd.grad(added.square().sum(), leaves))
+    for one, other in zip(*answers, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_without_a_compiler_random_words_decide(monkeypatch: pytest.MonkeyPatch) -> None:

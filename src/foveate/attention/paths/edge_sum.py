@@ -195,7 +195,7 @@ def _defined(
 
 def _noise(setting: _Setting, heads: int, edges: int) -> Float[Tensor, "edges heads"]:
     """The factors by which dropout multiplies weights."""
-    problem, factors = _Problem(heads=heads), torch.empty(edges, heads)
+    problem, factors = _Problem(heads=heads), torch.empty(edges, heads, dtype=torch.float32)
     _set(problem, setting)
     _library().noise(ctypes.byref(problem), native.address(factors), ctypes.c_int64(edges))
     return factors

@@ -108,7 +108,9 @@ class EncoderPass(KernelWeights):
         memory = tuple(
             KeyValue(*(torch.zeros(shape, dtype=self.dtype) for _ in range(2))) for _ in range(self._memories)
         )
-        watched = torch.empty(len(self.blocks), len(x), 3 * self.width) if watched_at is not None else None
+        watched = None
+        if watched_at is not None:
+            watched = torch.empty(len(self.blocks), len(x), 3 * self.width, dtype=torch.float32)
         self.into(memory, x, packing.starts, watched=watched)
         if watched is not None and watched_at is not None:
             for block, joined in zip(self.blocks, watched.to(self.dtype), strict=True):
@@ -132,7 +134,7 @@ class EncoderPass(KernelWeights):
         x, starts = x.float().contiguous(), starts.contiguous()
         sentences = ctypes.c_int64(len(starts) - 1)
         together = int(self.library.tokens_together(native.address(starts), sentences))
-        work = torch.empty(together * (5 * self.width + max(self._hidden, 2 * self.width)))
+        work = torch.empty(together * (5 * self.width + max(self._hidden, 2 * self.width)), dtype=torch.float32)
         rounded = torch.empty(-(-together // 16) * 16 * max(self._hidden, self.width), dtype=torch.bfloat16)
         addresses = (ctypes.c_void_p * (2 * len(memory)))(*(part.data_ptr() for layer in memory for part in layer))
         self.library.encode(

@@ -148,7 +148,7 @@ class DecoderStep(KernelWeights):
         memory_room = memory[0].key.shape[2] if memory else 0
         kinds = self.sizes(rows).values()
         counts, work, rounded, queries = (torch.empty(size, dtype=kind) for size, kind in kinds)
-        logits = torch.empty(rows, self.vocab)
+        logits = torch.empty(rows, self.vocab, dtype=torch.float32)
         caches = layer_caches(cache, memory)
         tables = (None, None, None) if slots is None else (slots.of_sentences, slots.of_rows, slots.table)
         times, source_lengths, of_sentences, of_rows, table = (

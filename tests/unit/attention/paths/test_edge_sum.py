@@ -133,6 +133,21 @@ def test_dropout_drops_at_its_rate_from_the_seed_and_gradients_see_the_same_nois
         torch.testing.assert_close(by_kernel, by_definition.detach(), rtol=1e-4, atol=1e-5)
 
 
+def test_second_derivatives_with_dropout_are_the_same_with_another_default_dtype() -> None:
+    attention, answers = Attention(Dot(), visibility=edges([[0, 1, 2, 0], [1, 0, 1, 2]], self_loops=True)), []
+    inputs = [torch.randn(1, 2, 3, 4, requires_grad=True) for _ in range(3)]
+    for dtype in (torch.float32, torch.float64):
+        torch.manual_seed(0)
+        torch.set_default_dtype(dtype)
+        try:
+            context = EdgesPath().run(attention, *inputs, at=at(inputs), dropout=0.4)
+            answers.append(torch.autograd.grad(context.square().sum(), inputs, create_graph=True))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    for one, other in zip(*answers, strict=True):
+        assert torch.equal(one, other)
+
+
 def test_a_node_that_looks_at_nothing_has_the_context_0_and_what_nobody_sees_may_be_nan() -> None:
     attention = Attention(GatConfig().build(query_dim=2, key_dim=2), visibility=edges([[0], [1]]))
     x = torch.randn(1, 1, 3, 2)

@@ -1,7 +1,10 @@
 """An encoder in one kernel: the memory that its modules give, whatever the block, for each sentence as alone."""
 
+import contextlib
 import random
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -119,6 +122,17 @@ def test_a_recording_sees_what_the_modules_see_in_every_layer_and_sentence() -> 
         for sentence, length in enumerate(LENGTHS):
             mine, other = (each.weights()[sentence, :, :length, :length] for each in (ours, theirs))
             torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_another_default_dtype_changes_neither_memory_nor_recording(doubles: Callable[[], Any]) -> None:
+    model, batch, answers = built("pre, gelu"), Batch.of(sources()), []
+    for within in (contextlib.nullcontext, doubles):
+        with within(), record(model) as recording:
+            memory = model.start(batch).memory
+        answers.append([*(part for layer in memory for part in layer), *(each.query for each in recording)])
+    for one, other in zip(*answers, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_hooked_or_changed_block_is_run_itself() -> None:

@@ -1,6 +1,8 @@
 """A decoder's whole step in one kernel: the teacher-forced logits, whatever the block, and nothing else."""
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -106,6 +108,13 @@ def test_rows_do_not_depend_on_their_company_nor_on_threads(design: str, dtype: 
     torch.set_num_threads(2)
     for beam in (2, 3, 7):
         assert torch.equal(stepped(model, beam)[::beam], alone)
+
+
+def test_another_default_dtype_changes_no_logit(doubles: Callable[[], Any]) -> None:
+    model = built()
+    logits = stepped(model)
+    with doubles():
+        assert torch.equal(stepped(model), logits)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
