@@ -63,7 +63,7 @@ class LectureGRU(nn.Module):
         to_gates, to_candidate = self.weight_hidden.split([2 * self.hidden_dim, self.hidden_dim])
         reset, update = (gates + linear(h, to_gates)).sigmoid().chunk(2, dim=-1)
         new = torch.tanh(candidate + linear(reset * h, to_candidate))
-        return torch.lerp(h, new, update)
+        return torch.lerp(h, new.to(h.dtype), update.to(h.dtype))  # autocast makes them bfloat16
 
 
 class RecurrentLayer(nn.Module):

@@ -137,6 +137,21 @@ def test_a_decoder_stepped_is_the_decoder_run(cell: str, x: Tensor) -> None:
         torch.testing.assert_close(output, whole[:, time])
 
 
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "lecture_gru"])
+def test_every_cell_trains_and_steps_under_autocast(cell: str, x: Tensor) -> None:
+    layer, x = RecurrentLayer(cell, 4, 6), x.float()
+    expected = layer(x)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs, _ = layer(x)
+        state = layer.initial(x, 3)
+        for here in x.unbind(1):
+            state = layer.step(here, state)
+    torch.testing.assert_close(outputs.float(), expected, atol=0.02, rtol=0.02)
+    torch.testing.assert_close(state[0].float(), expected[:, -1], atol=0.02, rtol=0.02)
+    outputs.float().sum().backward()
+    assert all(bool(parameter.grad.isfinite().all()) for parameter in layer.parameters())
+
+
 def test_the_number_of_weights_does_not_depend_on_the_length() -> None:
     layer = RecurrentLayer("gru", 4, 6)
     assert layer(torch.randn(1, 2, 4))[0].shape == (1, 2, 6)
