@@ -48,7 +48,7 @@ def linear(
     x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None
 ) -> Float[Tensor, "*shape outputs"]:
     """W x + b in bfloat16, where `applies`."""
-    return _Linear.apply(x.flatten(0, -2), weight, bias)[0].view(*x.shape[:-1], weight.shape[0])
+    return _Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias)[0].view(*x.shape[:-1], weight.shape[0])
 
 
 def feedforward(
@@ -57,7 +57,7 @@ def feedforward(
     contract: tuple[Float[Tensor, "outputs hidden"], Float[Tensor, " outputs"]],
 ) -> Float[Tensor, "*shape outputs"]:
     """W_2 max(0, W_1 x + b_1) + b_2 in bfloat16, where `applies` to both products."""
-    y = _FeedForward.apply(x.flatten(0, -2), *expand, *contract)[0]
+    y = _FeedForward.apply(x.reshape(-1, x.shape[-1]), *expand, *contract)[0]
     return y.view(*x.shape[:-1], y.shape[-1])
 
 

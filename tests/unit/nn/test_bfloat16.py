@@ -134,6 +134,13 @@ def test_only_training_under_autocast_on_a_cpu_takes_the_kernels() -> None:
             assert not bfloat16.applies(x, weight)
 
 
+def test_a_single_vector_is_a_row_without_its_axis() -> None:
+    x, network = torch.randn(64), FeedForward(64, 96)
+    with torch.autocast("cpu", torch.bfloat16):
+        for layer in (network.expand, network):
+            assert torch.equal(layer(x), layer(x[None])[0])
+
+
 def test_nan_passes_a_relu_and_its_gate() -> None:
     """A ReLU that hides NaN would hide that training has gone wrong."""
     if bfloat16.kernels() is None:
