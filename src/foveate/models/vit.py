@@ -142,11 +142,11 @@ class ViT(PictureEncoder):
         """This encoder for pictures of another size in patches: learned positions are interpolated, other weights are
         copies. Raises ValueError for an attention that counts the columns of this grid.
         """
-        other = ViT(self.config, replace(self.patches, grid=grid))
-        state = {name: deepcopy(tensor) for name, tensor in self.state_dict().items() if name != "position.weight"}
-        other.load_state_dict(state, strict=False)
+        require_same_grid(self.config.block.encoder_attention, grid[1], self.class_tokens)
+        other = deepcopy(self)
+        other.patches, other.grid = replace(self.patches, grid=grid), grid
         other.position = self.position.resized(grid)
-        return other.train(self.training)
+        return other
 
     def _positions(self, places: Int[Tensor, "batch length 2"], packing: Packing) -> Positions:
         """Class tokens stand at 0, 1 …, and the patch of row r and column c after them, at r · columns + c."""

@@ -225,6 +225,17 @@ def test_a_vit_for_another_size_has_interpolated_positions() -> None:
     assert larger.project.weight.data_ptr() != encoder.project.weight.data_ptr()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_vit_for_another_size_keeps_the_type_of_its_weights_and_those_that_do_not_learn(dtype: torch.dtype) -> None:
+    encoder = ViTConfig(block=block(), num_layers=1, class_tokens=1).build_encoder(PATCHES).to(dtype).eval()
+    encoder.project.requires_grad_(False)
+    larger = encoder.resized((6, 10))
+    assert {parameter.dtype for parameter in larger.parameters()} == {dtype}
+    frozen = [name for name, parameter in larger.named_parameters() if not parameter.requires_grad]
+    assert frozen == ["project.weight", "project.bias"]
+    assert not larger.training
+
+
 def test_pictures_of_another_size_are_refused_in_words() -> None:
     larger = Batch.of([row(0, replace(PATCHES, grid=(4, 5)))])
     with pytest.raises(ValueError, match=r"positions for 3 × 5 patches, but the picture has 4 × 5.*model\.resized"):
