@@ -115,6 +115,13 @@ def test_the_loss_that_trains_is_the_loss_that_validates(model: LanguageModel) -
     torch.testing.assert_close(model.loss(text).double(), expected.double(), atol=1e-4, rtol=0)
 
 
+def test_a_text_of_one_token_predicts_nothing_and_costs_nothing(model: LanguageModel) -> None:
+    loss = model.loss(Batch.of([[5], [6]]))
+    assert loss.item() == 0
+    loss.backward()
+    assert model(Batch.of([[]])).shape[0] == 0
+
+
 class Uncached:
     """Reads the whole text anew at every step."""
 

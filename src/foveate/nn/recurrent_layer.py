@@ -90,6 +90,8 @@ class RecurrentLayer(nn.Module):
     ) -> tuple[Float[Tensor, "batch length hidden_dim"], LayerState]:
         """Outputs, and the state after each sequence's last real input. Outputs at padding are undefined."""
         state = self.initial(x, len(x)) if state is None else state
+        if 0 in x.shape[:2]:  # which torch refuses
+            return x.new_zeros(*x.shape[:2], self.hidden_dim), state
         if lengths is not None and not bool((lengths > 0).all()):
             return self._past_empty(x, lengths, state)
         if isinstance(self.rnn, LectureGRU):

@@ -152,6 +152,18 @@ def test_every_cell_trains_and_steps_under_autocast(cell: str, x: Tensor) -> Non
     assert all(bool(parameter.grad.isfinite().all()) for parameter in layer.parameters())
 
 
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "lecture_gru"])
+def test_without_inputs_the_state_stays(cell: str, x: Tensor) -> None:
+    layer, config = RecurrentLayer(cell, 4, 6).double(), RecurrentConfig(cell=cell, hidden_dim=6, num_layers=2)
+    state = layer(x)[1]
+    outputs, final = layer(x[:, :0], None, state)
+    assert outputs.shape == (3, 0, 6)
+    assert all(map(torch.equal, final, state))
+    decoder, encoder = RecurrentDecoder(config, 4).double(), RecurrentEncoder(config, 4, bidirectional=True).double()
+    assert decoder(x[:, :0], decoder.initial(x, 3)).shape == (3, 0, 6)
+    assert encoder(x[:0], LENGTHS[:0])[0].shape == (0, 5, 12)
+
+
 def test_the_number_of_weights_does_not_depend_on_the_length() -> None:
     layer = RecurrentLayer("gru", 4, 6)
     assert layer(torch.randn(1, 2, 4))[0].shape == (1, 2, 6)
