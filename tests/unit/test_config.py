@@ -316,3 +316,8 @@ def test_a_broken_toml_file_is_named_with_the_place(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_toml(path)
     assert str(caught.value) == f"{path}:2: byte 11 is not UTF-8. Save the file as UTF-8."
+
+
+def test_a_toml_file_of_windows_is_read(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_bytes(b"\xef\xbb\xbfa = 1\r\n[b]\r\nc = 'd'\r\n")
+    assert read_toml(tmp_path / "run.toml") == {"a": 1, "b": {"c": "d"}}

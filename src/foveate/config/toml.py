@@ -16,7 +16,7 @@ def read_toml(path: Path | str) -> dict[str, Any]:
     """The plain data of a TOML file. Raises UsageError, with the line, if it is missing, not UTF-8 or not TOML."""
     path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")  # with or without a byte order mark
         return tomllib.loads(text)
     except FileNotFoundError:
         raise UsageError(missing_file(path)) from None
