@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from foveate import machine
+from foveate.errors import SetupError
 from foveate.machine import Processor, Tuning
 
 GOOD = {"version": 2, **asdict(Tuning())}
@@ -106,6 +107,22 @@ def test_what_was_kept_with_rates_of_attention_paths_is_still_read(
     machine.own_file().parent.mkdir()
     machine.own_file().write_text(json.dumps({**GOOD, "packed_rows": 8, "rates": {"sdpa float32 training": [1.0]}}))
     assert machine.kept() == Tuning(packed_rows=8)
+
+
+def test_a_user_without_a_home_folder_gets_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", str)  # as where the system has no entry for the user
+    assert machine.kept() is None
+    with pytest.raises(SetupError, match="Set XDG_CACHE_HOME"):
+        machine.keep(Tuning())
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(SetupError, match=rf"{tmp_path}/file/foveate/tuning-.* cannot be written: Not a directory"):
+        machine.keep(Tuning())
 
 
 DAMAGED = [

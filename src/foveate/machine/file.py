@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from foveate import native
+from foveate.errors import SetupError
 from foveate.machine.switch import Tuning
 
 VERSION = 2
@@ -24,23 +25,28 @@ def own_file() -> Path:
 
 
 def keep(tuning: Tuning) -> Path:
-    """Store the switches for this machine; return the file."""
+    """Store the switches for this machine; return the file. Raises SetupError if it cannot be written."""
     file = own_file()
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # required by the compiled kernels in this folder
     partial = file.with_suffix(f".{os.getpid()}")
     header = {"version": VERSION, "torch": torch.__version__, "threads": torch.get_num_threads()}
-    partial.write_text(json.dumps({**header, **asdict(tuning)}) + "\n", encoding="utf-8")
-    partial.replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # required by the compiled kernels in this folder
+        partial.write_text(json.dumps({**header, **asdict(tuning)}) + "\n", encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        raise SetupError(
+            f"{file} cannot be written: {error.strerror or error}. Set XDG_CACHE_HOME to a folder for caches that can."
+        ) from error
     return file
 
 
 def kept() -> Tuning | None:
     """The stored switches for this machine; None without a readable file."""
-    if not any(_folder().glob("tuning-*.json")):
-        return None  # without starting the compiler
     try:
+        if not any(_folder().glob("tuning-*.json")):
+            return None  # without starting the compiler
         content = json.loads(own_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    except (SetupError, OSError, ValueError, RecursionError):
         return None
     return _read(content)
 
@@ -58,4 +64,10 @@ def _read(content: object) -> Tuning | None:
 
 
 def _folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "foveate")
+    """The folder of caches. Raises SetupError for a user without a home folder."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "foveate")
+    except RuntimeError:
+        raise SetupError(
+            "This user has no home folder to keep what was measured in. Set XDG_CACHE_HOME to a folder for caches."
+        ) from None
