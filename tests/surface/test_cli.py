@@ -344,6 +344,13 @@ def test_a_calibration_needs_a_time(foveate: Any, words: tuple[str, ...], says: 
     assert says in said.err
 
 
+@pytest.mark.parametrize("threads", ["0", "-1", "two"])
+def test_the_doctor_needs_a_thread(foveate: Any, threads: str) -> None:
+    said = foveate("doctor", f"--threads={threads}")
+    assert (said.code, said.out) == (2, "")
+    assert f"argument --threads: must be a whole number of at least 1, got '{threads}'" in said.err
+
+
 def test_the_doctor_finds_explain_equal_to_run(foveate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foveate.machine.kept", lambda: None)
     monkeypatch.setattr("foveate.machine.tune", machine.current)  # it would stay in force for other tests

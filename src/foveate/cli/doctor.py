@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from foveate import __version__
 from foveate.errors import UsageError
+from foveate.tasks.option import count
 
 OPTIONAL = {
     "sentencepiece": "text",
@@ -33,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="minutes to measure (default: some seconds); other programs disturb a longer measurement less",
     )
     parser.add_argument(
-        "--threads", type=int, metavar="N", help="number of threads, for which the settings are measured and stored"
+        "--threads", type=count, metavar="N", help="number of threads, for which the settings are measured and stored"
     )
     parser.epilog = "Exit code 4 when the self-test fails. Paste the output into a bug report."
 
