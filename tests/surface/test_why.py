@@ -77,6 +77,9 @@ def test_texts_without_an_answer_are_left_out_by_name(
     ("words", "said"),
     [
         ("look abc --why --words", "--words goes with drawings of attention, and would change nothing with --why."),
+        ("look abc --why --ablations", "--ablations goes with a page: --html, and would change nothing with --why."),
+        ("look abc --why --beside run", "--beside goes with the viewer and a page: --html, and would change nothing"),
+        ("look abc --why --dpi 300 --out a.svg", "--dpi goes with --out FILE.png, and would change nothing here."),
         ("look --why", 'Give one text before --why: `foveate look nowhere/ "…" --why`.'),
         ("look abc --occlude mask", "--occlude goes with --why, and would change nothing without."),
         ("evaluate --source a --occlude mask", "--occlude goes with --faithfulness, and would change nothing without."),

@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Sequence
 
+from foveate.cli.look_drawing import is_pictured
 from foveate.errors import UsageError
 from foveate.tasks import task_of
 from foveate.tasks.option import require_used
@@ -14,6 +15,8 @@ OTHERS = {
     **dict.fromkeys(("words", "scale"), "drawings of attention"),
     "steps": "attention",
     **dict.fromkeys(("no_browser", "port"), "the viewer"),
+    "ablations": "a page: --html",
+    "beside": "the viewer and a page: --html",
     "hops": "a node of a graph",
 }
 """Options of `look` that would change nothing."""
@@ -34,8 +37,10 @@ def explain(arguments: argparse.Namespace) -> None:
     from foveate.storage.shipped import run_folder
 
     require_used(arguments, OTHERS, (), "with --why")
-    if not (arguments.out or "").lower().endswith(".svg"):
-        require_used(arguments, {"outlines": "an SVG: --out FILE.svg"}, (), "here")
+    pictures = {"outlines": ".svg", "dpi": ".png"}
+    for name, ending in pictures.items():
+        if not is_pictured(arguments.out, ending):
+            require_used(arguments, {name: f"--out FILE{ending}"}, (), "here")
     text = arguments.viewed if arguments.text is None else arguments.text
     if is_trace(arguments.run):
         raise UsageError("A trace holds no model, which --why asks again. Give the run folder.")
