@@ -293,8 +293,10 @@ def test_a_file_that_is_read_is_not_written_over(foveate: Any, trained: Path, tm
         said = foveate("evaluate", trained, "--no-tune", "--source", data, option, path)
         assert (said.code, data.read_text()) == (2, "ab\tba\n")
         assert f"{option} would write over {path}" in said.err
-    said = foveate("look", trained, data, "--no-tune", "--out", data)
-    assert (said.code, data.read_text()) == (2, "ab\tba\n")
+    for kind in ("out", "html", "png", "svg", "pdf"):
+        said = foveate("look", trained, data, "--no-tune", f"--{kind}", data)
+        assert (said.code, data.read_text()) == (2, "ab\tba\n")
+        assert f"--{kind} would write over {data}" in said.err
 
 
 def test_an_alignment_is_written_in_every_form(foveate: Any, trained: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import os
 
 from foveate.errors import UsageError
 
-OUTPUTS = ("save", "report", "out", "html")
+OUTPUTS = ("save", "report", "out", "html", "png", "svg", "pdf")
 """Options that name a file to write."""
 
 
