@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from foveate.data.batch import Batch
 from foveate.data.tokeniser import SPECIALS, CharacterTokeniser
 from foveate.decode import BeamConfig, GreedyConfig, Hypothesis, SampleConfig, Wu, beam_size, decode
 from foveate.errors import UsageError
-from foveate.export import CTranslate2Engine, ctranslate2_refusals, onnx_refusals, save_ctranslate2, vocabulary
+from foveate.export import (
+    CTranslate2Engine,
+    ctranslate2_refusals,
+    onnx_refusals,
+    save_ctranslate2,
+    save_onnx,
+    vocabulary,
+)
 from foveate.models import BahdanauConfig, Transformer, TransformerConfig
 from foveate.nn.loss import cross_entropy
 from foveate.nn.multihead import MultiHeadAttention
@@ -173,6 +181,19 @@ def test_what_it_cannot_express_is_refused_with_the_reason(
     with pytest.raises(UsageError, match=f"{reason}.*--to onnx"):
         save_ctranslate2(model, tmp_path / "to", source_vocabulary=[], target_vocabulary=[])
     assert not list(tmp_path.iterdir())
+
+
+def test_folders_with_other_content_are_left_alone(tmp_path: Path) -> None:
+    model = random_model(next(iter(DESIGNS.values())))
+    names = ["<pad>", "<s>", "</s>", "<unk>", *map(str, range(4, VOCAB))]
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "mine.txt").write_text("dear")
+    for save in (save_onnx, partial(save_ctranslate2, source_vocabulary=names, target_vocabulary=names)):
+        with pytest.raises(UsageError, match="letters exists and is not an earlier export"):
+            save(model, tmp_path / "letters")
+        for _ in range(2):
+            save(model, tmp_path / "to")
+    assert (tmp_path / "letters" / "mine.txt").read_text() == "dear"
 
 
 @pytest.mark.parametrize(

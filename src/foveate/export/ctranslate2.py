@@ -18,11 +18,11 @@ from foveate.data.tokeniser import EOS, SPECIALS, Tokeniser
 from foveate.decode import Average, BeamConfig, DecodeConfig, GreedyConfig, Hypothesis
 from foveate.errors import SetupError, UsageError
 from foveate.export.plain_attention import POSITIONS, position_table, require, score_factor, transformer_refusals
-from foveate.export.target import QUANTISATIONS, Quantisation
+from foveate.export.target import MARKS, QUANTISATIONS, Quantisation
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.transformer_block import Residual
-from foveate.storage.draft import draft_folder
+from foveate.storage.draft import draft_folder, require_replaceable
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 EPSILON = 1e-5
@@ -67,13 +67,15 @@ def save_ctranslate2(
     target_vocabulary: Sequence[str],
     quantisation: Quantisation = "float32",
 ) -> None:
-    """Write a folder for CTranslate2, completely or not at all.
+    """Write a folder for CTranslate2, completely or not at all, in place of an earlier export.
 
     Its sources are vocabulary entries without the end token, which it adds. `vocabulary` makes the vocabularies. Scores
     equal the model's only in float32.
 
-    Raises UsageError for a model that it cannot express, SetupError if its package is not installed.
+    Raises UsageError for a model that it cannot express and for a folder with other content, SetupError if its package
+    is not installed.
     """
+    require_replaceable(Path(folder), "an earlier export", *MARKS)
     require(refusals(model), "CTranslate2", INSTEAD)
     if quantisation not in QUANTISATIONS:
         raise UsageError(f"quantisation={quantisation!r} is unknown. Choose one of {', '.join(QUANTISATIONS)}.")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from foveate.errors import SetupError
+from foveate.errors import SetupError, UsageError
 
 TEMPORARY = ".tmp-"
 REPLACED = f"{TEMPORARY}old-"
@@ -41,6 +41,15 @@ def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
         except BaseException:  # including Ctrl-C
             shutil.rmtree(draft, ignore_errors=True)
             raise
+
+
+def require_replaceable(folder: Path, kind: str, *marks: str) -> None:
+    """Raises UsageError where a `draft_folder` would delete something else than a folder of its kind: a file, or a
+    folder with content but without any of the files `marks`.
+    """
+    ours = folder.is_dir() and (not any(folder.iterdir()) or any(any(folder.glob(mark)) for mark in marks))
+    if folder.exists() and not ours:
+        raise UsageError(f"{folder} exists and is not {kind}. Name another folder, or remove it.")
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:

@@ -12,6 +12,7 @@ from foveate.errors import UsageError
 from foveate.export import max_length, save_ctranslate2, save_onnx, vocabulary
 from foveate.export.target import TARGETS, Quantisation, Target
 from foveate.storage.checkpoint import read_final
+from foveate.storage.draft import require_replaceable
 from foveate.storage.manifest import write_json
 from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
@@ -75,8 +76,7 @@ def export(
             "with the tools of the runtime that loads them."
         )
     out = Path(out)
-    if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / DESCRIPTION).exists()):
-        raise UsageError(f"{out} exists and is not an earlier export. Name another folder, or remove it.")
+    require_replaceable(out, "an earlier export", DESCRIPTION)
     folder = run_folder(run)
     task = task_of(read_run(folder))
     if task.side.engines and to not in task.side.engines:  # a task without an engine gives its own reason below

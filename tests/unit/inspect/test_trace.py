@@ -71,6 +71,19 @@ def test_sites_are_written_one_after_the_other(trace: Trace, tmp_path: Path) -> 
     assert [site.name for site in read_trace(tmp_path / "a.trace").sites] == ["layers.0", "layers.1"]
 
 
+def test_nothing_but_an_earlier_trace_is_replaced(trace: Trace, tmp_path: Path) -> None:
+    letter = tmp_path / "letters" / "mine.txt"
+    letter.parent.mkdir()
+    letter.write_text("dear")
+    for path in (letter, letter.parent, Path("/dev/null")):
+        with pytest.raises(UsageError, match=f"{path} exists and is not an earlier trace. Name another folder"):
+            write_trace(trace, path)
+    assert letter.read_text() == "dear"
+    (tmp_path / "empty").mkdir()
+    for _ in range(2):
+        assert len(read_trace(write_trace(trace, tmp_path / "empty")).sites) == len(trace.sites)
+
+
 def test_a_writer_that_fails_leaves_nothing(trace: Trace, tmp_path: Path) -> None:
     other = Trace(tracks={"source": Track.numbered(2)}, sites=(given(torch.eye(2)[None]),))
     with trace_writer(tmp_path / "a.trace", other.tracks) as writer, pytest.raises(UsageError):

@@ -20,6 +20,7 @@ from foveate.export.onnx import (
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.runtime import OnnxEngine, OnnxState
 from foveate.export.plain_attention import input_refusals, require, unknown_layers
+from foveate.export.target import MARKS
 from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
 from foveate.models.classifier import Classifier
 from foveate.models.picture_encoder import PictureEncoder
@@ -27,7 +28,7 @@ from foveate.models.recogniser import Recogniser
 from foveate.models.recurrent import RecurrentSeq2Seq
 from foveate.models.tagger import FrameTagger, PieceTagger, Tagger
 from foveate.nn.embed import PatchEmbedding, Tokens
-from foveate.storage.draft import draft_folder
+from foveate.storage.draft import draft_folder, require_replaceable
 
 INSTEAD = "Foveate's own engine runs every model."
 FLOAT = 1
@@ -71,10 +72,12 @@ def graphs(model: nn.Module) -> dict[str, Any]:
 
 
 def save_onnx(model: nn.Module, folder: Path | str) -> dict[str, Signature]:
-    """Write the model's graphs, all or none; return the inputs and outputs of each file.
+    """Write the model's graphs, all or none, in place of an earlier export; return the inputs and outputs of each file.
 
-    Raises UsageError for a model that ONNX cannot express, SetupError if the package onnx is not installed.
+    Raises UsageError for a model that ONNX cannot express and for a folder with other content, SetupError if the
+    package onnx is not installed.
     """
+    require_replaceable(Path(folder), "an earlier export", *MARKS)
     named = graphs(model)
     content_of = {name: graph.SerializeToString() for name, graph in named.items()}
     with draft_folder(Path(folder), size=sum(map(len, content_of.values()))) as draft:

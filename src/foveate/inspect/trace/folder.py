@@ -19,6 +19,7 @@ from foveate.inspect.trace.schema import require_tensors
 from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Pedigree, Trace, file_of, outline, require_header
 from foveate.inspect.trace.track import Track
+from foveate.storage.draft import require_replaceable
 from foveate.storage.manifest import DamagedError, read_json, sealed_folder, verify
 from foveate.storage.tensor import read_tensors, write_tensors
 
@@ -51,9 +52,12 @@ class TraceWriter:
 
 @contextlib.contextmanager
 def trace_writer(path: Path | str, tracks: Mapping[str, Track]) -> Iterator[TraceWriter]:
-    """A writer of a folder that appears after the context has ended without errors. Raises SetupError if the disk is
+    """A writer of a folder that appears after the context has ended without errors, in place of an earlier trace.
+
+    Raises UsageError for a file, and for a folder with other content, which would be deleted; SetupError if the disk is
     full.
     """
+    require_replaceable(Path(path), "an earlier trace", HEADER)
     with sealed_folder(Path(path)) as folder:
         writer = TraceWriter(folder, tracks)
         yield writer
@@ -61,7 +65,7 @@ def trace_writer(path: Path | str, tracks: Mapping[str, Track]) -> Iterator[Trac
 
 
 def write_trace(trace: Trace, path: Path | str) -> Path:
-    """Write a trace as a folder."""
+    """Write a trace as a folder, in place of an earlier one. Raises UsageError for a path with other content."""
     with trace_writer(path, trace.tracks) as writer:
         writer.pedigree, writer.gold, writer.opens, writer.view = trace.pedigree, trace.gold, trace.opens, trace.view
         for site in trace.sites:
