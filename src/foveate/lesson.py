@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foveate.config import build, override, to_dict
+from foveate.config import assign, build, to_dict
 from foveate.config.toml import inline
 from foveate.data.text import normalise
 from foveate.errors import DataError
@@ -98,4 +98,4 @@ def _both(pair: Sequence[str], number: int) -> Sequence[str]:
 
 def _changed(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     words = (f"{path}={'none' if value is None else inline(value)}" for path, value in changes.items())
-    return override(mapping, list(words))
+    return dict(assign(mapping, list(words)))

@@ -41,6 +41,15 @@ def test_its_run_folder_is_moved_and_gone_on_with_like_any_other(tmp_path: Path)
     assert translator.translate(["ab"])
 
 
+def test_another_kind_of_model_is_set_as_on_the_command_line(tmp_path: Path) -> None:
+    sizes = {"model.block.model_dim": 16, "model.block.num_heads": 2, "model.block.feedforward_dim": 16}
+    for number, kind in enumerate(({"model.kind": "transformer"}, {"model": "transformer"})):
+        settings = {**kind, **sizes, "model.encoder_layers": 1, "model.decoder_layers": 1, "train.steps": 2}
+        train_translator(PAIRS, tmp_path / str(number), settings=settings)
+        model = read_run(tmp_path / str(number)).config["model"]
+        assert (model["kind"], model["block"]["model_dim"]) == ("transformer", 16)
+
+
 def test_a_wrong_pair_of_lines_is_named(tmp_path: Path) -> None:
     for pairs, message in (
         ([*PAIRS, ("a\nb", "c")], r"Pair 42 \(counted from 0\) has a line break"),
