@@ -17,7 +17,8 @@ from foveate.suggestion import missing_file
 
 LARGEST = 1 << 24
 """The limit on the number of pixels."""
-_MEDIA = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8": "jpeg", b"GIF8": "gif"}
+_PNG = b"\x89PNG\r\n\x1a\n"
+_MEDIA = {_PNG: "png", b"\xff\xd8": "jpeg", b"GIF8": "gif"}
 STARTS = tuple(_MEDIA)
 """The first bytes of the files that can be read."""
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif"})
@@ -66,18 +67,22 @@ def pixels_of(data: bytes, name: str) -> UInt8[np.ndarray, "rows columns 3"]:
 
 
 def size_of(data: bytes) -> tuple[int, int] | None:
-    """Columns and rows according to the header of a file; None without a valid header.
+    """Columns and rows according to the header of a file; None without a valid header, and for a PNG without its end.
 
     >>> size_of(b"GIF89a" + struct.pack("<HH", 3, 2))
     (3, 2)
     """
+    return None if data.startswith(_PNG) and not _end_of_png(data)[1] else size_in_header(data)
+
+
+def size_in_header(data: bytes) -> tuple[int, int] | None:
+    """`size_of` for the beginning of a file, whose end may be missing."""
     if _has_too_many_parts(data):
         return None
     if data.startswith(b"GIF8") and len(data) >= 10:
         return struct.unpack("<HH", data[6:10])
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        whole = len(data) >= 33 and data[12:16] == b"IHDR" and _end_of_png(data)[1]
-        return struct.unpack(">II", data[16:24]) if whole else None
+    if data.startswith(_PNG):
+        return struct.unpack(">II", data[16:24]) if len(data) >= 33 and data[12:16] == b"IHDR" else None
     frame = _frame(data)
     if frame is None:
         return None
@@ -128,7 +133,7 @@ def _has_too_many_parts(data: bytes) -> bool:
         at = 2
         while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != _SCAN and parts <= MOST_PARTS:
             at, parts = _after(data, at), parts + 1
-    elif data.startswith(b"\x89PNG\r\n\x1a\n"):
+    elif data.startswith(_PNG):
         parts = _end_of_png(data)[0]
     return parts > MOST_PARTS
 

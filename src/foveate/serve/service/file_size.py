@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Callable
 
-from foveate.data.image_file import size_of
+from foveate.data.image_file import size_in_header
 from foveate.tasks.file_limit import LONGEST, MOST_PIXELS, MOST_VECTORS
 
 HEAD = 1 << 18
@@ -44,7 +44,7 @@ def pixels(content: bytes) -> int:
     >>> pixels(b"GIF89a\3\0\2\0")
     6
     """
-    size = size_of(content if len(content) <= HEAD else content[:HEAD] + content[-12:])
+    size = size_in_header(content[:HEAD])
     known = PIXELS_A_BYTE * len(content) if size is None else size[0] * size[1]
     return min(max(known, len(content) // BYTES_A_PIXEL), MOST_PIXELS)
 
