@@ -54,7 +54,7 @@ class VectorReader(Reader):
 
     def read(self, path: str) -> Iterator[Example]:
         """Read examples. Raises DataError for unreadable files, missing labels and shapes that do not match."""
-        if Path(path).suffix == ".npz":
+        if Path(path).suffix.lower() == ".npz":
             arrays = _unpacked(path, "inputs", "labels")
             yield from _labelled(path, _sequences(path, arrays), arrays["labels"])
             return
@@ -121,7 +121,7 @@ class VectorRows(StoredRows):
 
     def things(self, path: str) -> Iterator[Vector]:
         """The examples of an `.npz` file, with or without labels, or that of an `.npy` file."""
-        if Path(path).suffix == ".npz":
+        if Path(path).suffix.lower() == ".npz":
             return iter(_sequences(path, _unpacked(path, "inputs")))
         return iter([one_vector(Path(path))])
 

@@ -1,6 +1,6 @@
 """Graphs in GraphML, the XML of graph editors. Errors name the file and the line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 from xml.parsers import expat
@@ -63,6 +63,15 @@ class _Document:
     def refuse(self, what: str, line: int | None = None) -> NoReturn:
         raise DataError(f"{self.path}:{line or self._parser.CurrentLineNumber}: {what}")
 
+    def used(self, about: str, entries: Iterable[_Entry]) -> list[str]:
+        """The keys of nodes or of edges. One that is declared for everything is theirs if one of them has it."""
+        written = {key for entry in entries for key in entry.data}
+        return [
+            key
+            for key, known in self.keys.items()
+            if known.about == about or (known.about == "all" and (key in written or known.default is not None))
+        ]
+
     def _start(self, tag: str, known: dict[str, str]) -> None:
         tag, line = tag.rpartition(" ")[2], self._parser.CurrentLineNumber
         self._text.clear()
@@ -116,7 +125,7 @@ def read_graphml(path: Path | str, *, label: str | None = "label", features: Seq
         raise DataError(missing_file(path)) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from None
-    of_node = {key.name: name for name, key in document.keys.items() if key.about in ("node", "all")}
+    of_node = {document.keys[key].name: key for key in document.used("node", document.nodes.values())}
     numeric = [name for name, key in of_node.items() if document.keys[key].kind in NUMERIC and name != label]
     chosen = numeric if features is None else list(features)
     for name in chosen:
@@ -124,7 +133,7 @@ def read_graphml(path: Path | str, *, label: str | None = "label", features: Seq
             raise DataError(f"{path} does not declare the attribute {name!r} of nodes.{did_you_mean(name, of_node)}")
     if not chosen:
         raise DataError(f"{path} declares no numbers of nodes, and nodes need features. Add an attribute to them.")
-    between = [key for key, known in document.keys.items() if known.about in ("edge", "all") and known.kind in NUMERIC]
+    between = [key for key in document.used("edge", document.edges) if document.keys[key].kind in NUMERIC]
     labels, classes = numbered(_labels(document, of_node.get(label or "")))
     return Graph(
         features=_table(document, list(document.nodes.values()), [of_node[name] for name in chosen]),
@@ -170,7 +179,7 @@ def _number(document: _Document, entry: _Entry, key: str) -> float:
     text = entry.data.get(key, known.default)
     if text is None:
         document.refuse(f"the attribute {known.name!r} is missing. Give it a value, or its key a default.", entry.line)
-    value = {"true": 1.0, "false": 0.0}.get(text.lower()) if known.kind == "boolean" else feature_of(text)
+    value = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(text.lower()) if known.kind == "boolean" else feature_of(text)
     if value is None:
         what = "true or false" if known.kind == "boolean" else f"a number from {-LARGEST:.2g} to {LARGEST:.2g}"
         document.refuse(f"the attribute {known.name!r} is {short(text)}, and must be {what}.", entry.line)

@@ -128,7 +128,7 @@ def read_tracked(reader: Reader, path: str, config: TrackConfig) -> Iterator[Tra
 
     Raises DataError with the table's line for a file that cannot be read.
     """
-    if Path(path).suffix == ".npz" and isinstance(reader, VectorReader):
+    if Path(path).suffix.lower() == ".npz" and isinstance(reader, VectorReader):
         raise DataError(
             f"{path} has one label an example, and tagging needs one for each vector. Give a table: the path of an "
             ".npy file, a tab, the path of a file with a label for each vector."

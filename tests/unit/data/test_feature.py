@@ -46,6 +46,11 @@ def test_an_npz_holds_vectors_or_sequences_of_them(tmp_path: Path, arrays: dict[
     assert [thing.values.tolist() for thing in VectorRows(mean=(0.0,), deviation=(1.0,)).things(path)] == values
 
 
+def test_the_ending_may_be_in_capitals(tmp_path: Path) -> None:
+    path = Path(saved(tmp_path, inputs=FLAT, labels=["a", "b", "a"])).rename(tmp_path / "A.NPZ")
+    assert [example.label for example in READER.read(str(path))] == ["a", "b", "a"]
+
+
 def test_labels_may_be_whole_numbers(tmp_path: Path) -> None:
     path = saved(tmp_path, inputs=FLAT, labels=[7, 8, 7])
     assert [example.label for example in READER.read(path)] == ["7", "8", "7"]

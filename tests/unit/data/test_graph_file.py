@@ -254,3 +254,17 @@ def test_graphml_with_entities_is_refused(tmp_path: Path) -> None:
     (tmp_path / "g.graphml").write_text('<!DOCTYPE x [<!ENTITY a "aaaa">]>\n<graphml>&a;</graphml>')
     with pytest.raises(DataError, match=r"g.graphml:1: .*<!DOCTYPE>"):
         read_graphml(tmp_path / "g.graphml")
+
+
+def test_graphml_attributes_that_are_declared_for_everything(tmp_path: Path) -> None:
+    keys = '<key id="a" for="all" attr.name="age" attr.type="double"/><key id="t" attr.name="tall" attr.type="boolean"/>'
+    nodes = "".join(
+        f'<node id="{name}"><data key="a">{age}</data><data key="t">{tall}</data></node>'
+        for name, age, tall in (("x", 1, "1"), ("y", 2, "0"), ("z", 3, "true"))
+    )
+    edge = '<edge source="x" target="y"/>'
+    (tmp_path / "g.graphml").write_text(f'<graphml>{keys}<graph edgedefault="undirected">{nodes}{edge}{TAIL}')
+    graph = read_graphml(tmp_path / "g.graphml")
+    assert graph.feature_names == ("age", "tall")
+    assert np.array_equal(graph.features, [[1, 1], [2, 0], [3, 1]])
+    assert graph.edge_features is None

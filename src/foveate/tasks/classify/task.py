@@ -103,8 +103,8 @@ def reader_of(path: str) -> Reader | None:
         return ImageReader()
     if is_table(path):
         return AudioReader()
-    listed = Path(path).suffix == ".npz" or (
-        Path(path).is_file() and next(read_lines(path), "").partition("\t")[0].strip().endswith(".npy")
+    listed = Path(path).suffix.lower() == ".npz" or (
+        Path(path).is_file() and next(read_lines(path), "").partition("\t")[0].strip().lower().endswith(".npy")
     )
     return VectorReader() if listed else None
 

@@ -262,7 +262,7 @@ def reader_of(path: str) -> Reader | None:
 
     Raises DataError for a table that cannot be read.
     """
-    if not Path(path).is_file() or Path(path).suffix == ".npz":
+    if not Path(path).is_file() or Path(path).suffix.lower() == ".npz":
         return None
     reader: Reader | None = None
     if is_table(path):
@@ -270,7 +270,7 @@ def reader_of(path: str) -> Reader | None:
         label = next((one.label for one in reader.read(path)), "")
     else:
         cells = [cell.strip() for cell in next(read_lines(path), "").split("\t")]
-        reader, label = VectorReader() if cells[0].endswith(".npy") else None, cells[-1]
+        reader, label = VectorReader() if cells[0].lower().endswith(".npy") else None, cells[-1]
     return reader if Path(label).suffix.lower() in {ending.lower() for ending in ENDINGS} else None
 
 

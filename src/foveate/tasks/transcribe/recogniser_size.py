@@ -80,7 +80,7 @@ def _is_listed(path: str) -> bool:
     suffix = Path(path).suffix.lower()
     if suffix == ".npz" or suffix in SUFFIXES or not Path(path).is_file():
         return suffix == ".npz"
-    return next(read_lines(path), "").partition("\t")[0].strip().endswith(".npy")
+    return next(read_lines(path), "").partition("\t")[0].strip().lower().endswith(".npy")
 
 
 def _facts(reader: Reader, sample: list[Example], total: int) -> _Recordings:
