@@ -15,6 +15,7 @@ from foveate.suggestion import did_you_mean, missing_file
 
 NUMERIC = frozenset({"boolean", "int", "long", "float", "double"})
 """The types of attributes that are numbers."""
+TRUTHS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
 
 
 class _Key(NamedTuple):
@@ -179,7 +180,7 @@ def _number(document: _Document, entry: _Entry, key: str) -> float:
     text = entry.data.get(key, known.default)
     if text is None:
         document.refuse(f"the attribute {known.name!r} is missing. Give it a value, or its key a default.", entry.line)
-    value = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(text.lower()) if known.kind == "boolean" else feature_of(text)
+    value = TRUTHS.get(text.lower()) if known.kind == "boolean" else feature_of(text)
     if value is None:
         what = "true or false" if known.kind == "boolean" else f"a number from {-LARGEST:.2g} to {LARGEST:.2g}"
         document.refuse(f"the attribute {known.name!r} is {short(text)}, and must be {what}.", entry.line)

@@ -257,7 +257,7 @@ def test_graphml_with_entities_is_refused(tmp_path: Path) -> None:
 
 
 def test_graphml_attributes_that_are_declared_for_everything(tmp_path: Path) -> None:
-    keys = '<key id="a" for="all" attr.name="age" attr.type="double"/><key id="t" attr.name="tall" attr.type="boolean"/>'
+    keys = '<key id="a" for="all" attr.name="age" attr.type="int"/><key id="t" attr.name="tall" attr.type="boolean"/>'
     nodes = "".join(
         f'<node id="{name}"><data key="a">{age}</data><data key="t">{tall}</data></node>'
         for name, age, tall in (("x", 1, "1"), ("y", 2, "0"), ("z", 3, "true"))
