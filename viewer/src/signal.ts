@@ -1,6 +1,12 @@
 /** Values that tell who read them when they change: all that the panels need of a framework. */
 
-let reader: (() => void) | null = null;
+/** Who reads: what runs again, and the sets of readers in which it is. */
+interface Reader {
+  run(): void;
+  readonly among: Set<Set<Reader>>;
+}
+
+let reader: Reader | null = null;
 
 export interface Signal<T> {
   value: T;
@@ -10,10 +16,13 @@ export interface Signal<T> {
 
 export function signal<T>(initial: T): Signal<T> {
   let held = initial;
-  const readers = new Set<() => void>();
+  const readers = new Set<Reader>();
   return {
     get value() {
-      if (reader) readers.add(reader);
+      if (reader) {
+        readers.add(reader);
+        reader.among.add(readers);
+      }
       return held;
     },
     set value(next: T) {
@@ -25,18 +34,18 @@ export function signal<T>(initial: T): Signal<T> {
   };
 }
 
-const due = new Set<() => void>();
+const due = new Set<Reader>();
 
 /** Several changes in one turn run an effect once. */
-function schedule(run: () => void): void {
+function schedule(told: Reader): void {
   if (due.size === 0) queueMicrotask(flush);
-  due.add(run);
+  due.add(told);
 }
 
 function flush(): void {
   const now = [...due];
   due.clear();
-  for (const run of now) run();
+  for (const { run } of now) run();
 }
 
 /** Runs at once, and again whenever a signal that it read has changed, until the returned function is called. */
@@ -45,15 +54,21 @@ export function effect(body: () => void): () => void {
   const run = (): void => {
     if (!alive) return;
     const before = reader;
-    reader = run;
+    reader = self;
     try {
       body();
     } finally {
       reader = before;
     }
   };
+  const self: Reader = { run, among: new Set() };
   run();
-  return () => (alive = false);
+  // A value that lives on does not keep what has read it.
+  return () => {
+    alive = false;
+    for (const readers of self.among) readers.delete(self);
+    self.among.clear();
+  };
 }
 
 /** Reads signals without being told. */

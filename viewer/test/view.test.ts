@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { clamped, fitted, levelFor, tickStep, tilesIn, toPixel, toUnit, zoomed } from "../src/camera";
 import { decode, encode, HIDDEN, STEPS, UNKNOWN, ZERO } from "../src/codec";
@@ -143,6 +145,21 @@ test("an effect runs once for several changes, and not for what it did not read"
   a.value = 100;
   await Promise.resolve();
   expect(seen).toEqual([6, 60]);
+});
+
+test("values do not keep what has read them and ended", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const source = signal(0);
+  const ended = (() => {
+    const view = { tiles: [1, 2, 3] };
+    effect(() => void (view.tiles[0] = source.value))();
+    return new WeakRef(view);
+  })();
+  await new Promise((resolve) => setTimeout(resolve));
+  collect();
+  expect(ended.deref()).toBeUndefined();
+  expect(source.value).toBe(0);
 });
 
 describe("doors", () => {
