@@ -104,6 +104,9 @@ def test_steps_tell_infinities_and_what_is_not_a_number_which_json_has_no_number
     assert steps(session.main.trace, 0, 0, 0)[0].numbers == [-torch.inf, 0.0]
     cell = ask(session, "api/value/0/0/1/0").json()
     assert (cell["visible"], cell["weight"], cell["lift"]) == (True, None, None)
+    measured = ask(session, "api/statistics/0?head=0").json()
+    assert None in measured["rows"]["entropy"]
+    assert None in measured["keys"]["received"]
 
 
 def test_statistics_come_with_rows_on_request(session: Session) -> None:

@@ -127,7 +127,7 @@ class _Endpoints:
         if "head" in request.query_params:
             one = heads[_within("head", _number(request.query_params["head"]), here.heads)]
             answer["rows"] = {name: _finite(row.tolist()) for name, row in one.rows.items()}
-            answer["keys"] = {"received": one.received.tolist()}
+            answer["keys"] = {"received": _finite(one.received.tolist())}
         return JSONResponse(answer)
 
     async def overview(self, request: Request) -> Response:
