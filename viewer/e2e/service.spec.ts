@@ -89,6 +89,27 @@ test("a text is translated, its attention is drawn, and the viewer opens this ve
   expect(strangers).toEqual([]);
 });
 
+test("an answer that comes late does not stand below a later question", async ({ page }) => {
+  await visit(page, open);
+  let release = (): void => undefined;
+  const later = new Promise<void>((resolve) => (release = resolve));
+  await page.route("**/translate", async (route) => {
+    if ((route.request().postDataJSON() as { q: string }).q !== TEXT) await later;
+    await route.continue();
+  });
+  const text = page.getByLabel("Text");
+  await text.fill("b");
+  const first = page.waitForResponse((response) => response.url().endsWith("/translate") && (response.request().postDataJSON() as { q: string }).q === "b");
+  await page.getByRole("button", { name: "Ask" }).click();
+  await text.fill(TEXT);
+  await page.getByRole("button", { name: "Ask" }).click();
+  await expect(page.locator("#answer")).toHaveText(WRITTEN);
+  release();
+  await (await first).finished();
+  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+  await expect(page.locator("#answer")).toHaveText(WRITTEN);
+});
+
 test("the command for curl is copied, and asks what the page asks", async ({ page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await visit(page, open);

@@ -24,12 +24,16 @@ function question() {
   return [`/${task}`, { run: name, text }];
 }
 
+/** Counts questions: only what the last one is answered is shown. */
+let turn = 0;
+
 /** What the service answers: JSON, or of a voice a sound. */
 async function ask(path, body) {
+  const asked = turn;
   const response = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body) }).catch(() => {
     throw new Error(said("silent"));
   });
-  warn(response.headers.get("x-foveate-unknown"));
+  if (asked === turn) warn(response.headers.get("x-foveate-unknown"));
   if (response.headers.get("content-type")?.startsWith("audio/")) return { sound: await response.blob() };
   const value = await response.json();
   if (!response.ok) throw new Error(value.error?.message ?? value.error ?? response.statusText);
@@ -69,9 +73,9 @@ function hush() {
   at("sound").hidden = true;
 }
 
-function draw({ rows, columns, weights }) {
+function draw({ rows, columns, weights }, text) {
   const table = document.createElement("table");
-  const [letter] = at("text").value.match(/\p{L}/u) ?? [""];
+  const [letter] = text.match(/\p{L}/u) ?? [""];
   table.dir = RIGHT_TO_LEFT.test(letter) ? "rtl" : "ltr"; // as the text is read, whatever the language of the page
   const head = table.createTHead().insertRow();
   head.insertCell();
@@ -110,15 +114,20 @@ function curl() {
   at("curl").textContent = `curl${key} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}${into} ${location.origin}${path}`;
 }
 
+/** Does work, and then what it returns, unless something else was asked meanwhile. */
 async function busy(work) {
+  const asked = ++turn;
   for (const part of ["map", "page"]) at(part).hidden = true;
   at("state").textContent = "…";
   const started = performance.now();
   try {
     if (!runs.length) throw new Error(said("loading"));
-    await work();
+    const tell = await work();
+    if (asked !== turn) return;
+    tell();
     at("state").textContent = said("seconds", { count: ((performance.now() - started) / 1000).toFixed(2) });
   } catch (error) {
+    if (asked !== turn) return;
     show(error.message, true);
     at("state").textContent = "";
   }
@@ -128,19 +137,20 @@ at("form").addEventListener("submit", (event) => {
   event.preventDefault();
   void busy(async () => {
     const value = await ask(...question());
-    if (value.sound) play(value.sound);
-    else show(written(value));
+    return () => (value.sound ? play(value.sound) : show(written(value)));
   });
 });
 at("explain").addEventListener("click", () => {
   if (!at("form").reportValidity()) return;
   void busy(async () => {
-    const { name, to } = chosen();
-    const value = await ask("/explain", { source: at("text").value, run: name, ...(to ? { to } : {}), page: true });
-    show(written(value) ?? "");
-    draw(value);
-    at("page").href = value.page;
-    at("page").hidden = false;
+    const [{ name, to }, text] = [chosen(), at("text").value];
+    const value = await ask("/explain", { source: text, run: name, ...(to ? { to } : {}), page: true });
+    return () => {
+      show(written(value) ?? "");
+      draw(value, text);
+      at("page").href = value.page;
+      at("page").hidden = false;
+    };
   });
 });
 at("form").addEventListener("input", curl);
