@@ -256,6 +256,12 @@ for (const [name, view, word] of [
   });
 }
 
+test("a text of letters of two units is saved as a picture, wherever its lines end", async ({ page }) => {
+  await visit(page, "emoji", "#view=map");
+  const { bytes } = await saved(page, "PNG");
+  expect(bytes.subarray(1, 4).toString()).toBe("PNG");
+});
+
 test("a copied link opens the same view, and a refusal leaves the address to be copied by hand", async ({ page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await visit(page, "translation", "#word=query-5&head=3&heads=one&language=fa");

@@ -128,6 +128,13 @@ export function causal(): Example {
   return { trace: traceOf({ source: { kind: "tokens", labels: Array.from({ length }, (_, i) => `▁w${i}`) } }, [site]), tensors: [tensors] };
 }
 
+/** A text without spaces, whose letters have two UTF-16 units each. */
+export function emoji(): Example {
+  const text = `a${"😀".repeat(150)}`;
+  const made = pair([`▁${text}`, "."], ["x", "y"], [[0, 0]]);
+  return { ...made, trace: { ...made.trace, gold: null, sequences: { ...made.trace.sequences, source: { ...made.trace.sequences["source"]!, text } } } };
+}
+
 /** Twelve layers of twelve heads. */
 export function many(): Example {
   const [length, heads, feature] = [24, 12, 4];

@@ -241,7 +241,7 @@ export class Drawing {
     this.brush.font = `${size === TITLE ? 600 : 400} ${size}px ${FONTS}`;
     const lines: string[] = [];
     // Scripts without spaces wrap anywhere.
-    for (const word of text.match(/\S{1,40}\s*/g) ?? []) {
+    for (const word of text.match(/\S{1,40}\s*/gu) ?? []) {
       const longer = (lines.at(-1) ?? "") + word;
       if (lines.length && this.brush.measureText(longer).width <= width) lines[lines.length - 1] = longer;
       else lines.push(word);
