@@ -146,6 +146,15 @@ test("a word's share is told by its words, and its first tokens below", async ({
   await expect(cell).toHaveText("1");
 });
 
+test("Shift and Enter begin a search at its end", async ({ page }) => {
+  await visit(page, "causal", "#view=map");
+  await page.getByLabel("Search tokens").fill("w12");
+  await page.keyboard.press("Shift+Enter");
+  await expect(page.locator(".count")).toHaveText("9 of 9");
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".count")).toHaveText("1 of 9");
+});
+
 test("everything can be reached from the keyboard", async ({ page }) => {
   await visit(page, "lecture", "#view=overview");
   await page.getByRole("button", { name: /causal, head 0/ }).press("Enter");

@@ -28,7 +28,7 @@ export function search(app: App, go: (query: number | null, key: number | null) 
     const { queries, keys } = app.found.value;
     const list = keys.length ? keys : queries;
     if (!list.length) return tell();
-    at = (at + step + list.length) % list.length;
+    at = at < 0 && step < 0 ? list.length - 1 : (at + step + list.length) % list.length;
     go(keys.length ? null : list[at]!, keys.length ? list[at]! : null);
     tell();
   };
