@@ -146,6 +146,15 @@ test("a word's share is told by its words, and its first tokens below", async ({
   await expect(cell).toHaveText("1");
 });
 
+test("an address that is put into the open page shows what it shows in a new one", async ({ page }) => {
+  await visit(page, "speech", "#view=map&site=0&query=40&key=40&x=20&y=20&zoom=30&brush=1-3-1-3&word=query-2");
+  await expect(page.locator(".reading .weight")).toBeVisible();
+  await page.evaluate(() => void (location.hash = "#view=map&site=1"));
+  await expect(page.getByLabel("Site")).toHaveValue("1");
+  await expect(page.locator(".reading .cell")).toHaveText("Point at the map, or move the cursor with the arrows, to read a weight.");
+  await expect.poll(() => page.url()).not.toMatch(/query=|zoom=|brush=|word=/);
+});
+
 test("Shift and Enter begin a search at its end", async ({ page }) => {
   await visit(page, "causal", "#view=map");
   await page.getByLabel("Search tokens").fill("w12");

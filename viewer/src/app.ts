@@ -120,7 +120,14 @@ export class App {
     if (trace.view) this.restore(trace.view);
     this.restore(location.hash);
     effect(() => this.keep());
-    addEventListener("hashchange", () => this.restore(location.hash));
+    addEventListener("hashchange", () => this.go(location.hash));
+  }
+
+  /** To an address that was put into the open page: what an address leaves out is as in a new page. */
+  private go(hash: string): void {
+    [this.camera.value, this.cursor.value, this.brush.value, this.word.value] = [null, null, null, null];
+    [this.order.value, this.pairs.value] = ["place", null];
+    this.restore(hash);
   }
 
   say(word: Word, values?: Record<string, string | number>): string {
