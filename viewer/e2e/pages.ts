@@ -7,7 +7,7 @@ import { assemble } from "../src/engine/payload";
 import { golden } from "../test/stored";
 import { compute, SENTENCE } from "./answer";
 import { foveate } from "./command";
-import { captioned, causal, chinese, club, emoji, empty, gap, labelled, layers, lecture, many, needle, odd, persian, pieces, speech, type Example } from "./trace";
+import { captioned, causal, chinese, club, emoji, empty, gap, labelled, large, layers, lecture, many, needle, odd, persian, pieces, speech, type Example } from "./trace";
 
 const STATIC = fileURLToPath(new URL("../../src/foveate/serve/static/", import.meta.url));
 const PAGES = fileURLToPath(new URL("./pages/", import.meta.url));
@@ -42,7 +42,7 @@ export const address = (name: string): string => `file://${PAGES}${name}.html`;
 
 export default function setup(): void {
   mkdirSync(PAGES, { recursive: true });
-  const examples = { captioned, emoji, lecture, needle, persian, chinese, club, pieces, causal, odd, layers, empty, gap, labelled, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes"), heads: () => golden("heads"), many, molecule: () => golden("molecule") };
+  const examples = { captioned, emoji, large, lecture, needle, persian, chinese, club, pieces, causal, odd, layers, empty, gap, labelled, speech, silent: () => speech(false), patches: () => golden("patches"), frames: () => golden("frames"), nodes: () => golden("nodes"), heads: () => golden("heads"), many, molecule: () => golden("molecule") };
   for (const [name, example] of Object.entries(examples)) writeFileSync(`${PAGES}${name}.html`, page(example()));
   compute();
   written("translation", "en-fr", "--text", SENTENCE);

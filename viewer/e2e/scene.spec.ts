@@ -126,6 +126,13 @@ for (const name of ["patches", "frames", "nodes", "molecule"]) {
   });
 }
 
+test("a scene tells single weights, whatever the cells of the map are", async ({ page }) => {
+  await visit(page, "captioned", "#view=scene&cells=word&query=0&key=0");
+  await expect(page.locator(".reading h2")).toHaveText("▁a → 0,0");
+  await expect(page.locator(".reading .weight")).toHaveText(/^0\.\d+$/);
+  await expect(page.locator(".reading")).not.toContainText("…");
+});
+
 test("a trace of texts has no picture to show", async ({ page }) => {
   await visit(page, "lecture", "#view=scene");
   await expect(page.getByRole("application")).toBeVisible();

@@ -128,6 +128,15 @@ export function causal(): Example {
   return { trace: traceOf({ source: { kind: "tokens", labels: Array.from({ length }, (_, i) => `▁w${i}`) } }, [site]), tensors: [tensors] };
 }
 
+/** A causal self-attention of so many tokens that its map is estimated before it is computed. */
+export function large(): Example {
+  const [length, feature] = [8192, 4];
+  const random = new Random(3);
+  const site: Site = { ...SITE, queries: length, keys: length, visibility: { code: "causal()", native: { left: null, right: 0 } }, normaliser: { kind: "relu", normalised: false }, formula: "relu(q·k)" };
+  const numbers = (): Tensor => half([1, length, feature], random.array(length * feature, 0.05));
+  return { trace: traceOf({ source: { kind: "tokens", labels: Array.from({ length }, (_, i) => `▁w${i}`) } }, [site]), tensors: [{ query: numbers(), key: numbers() }] };
+}
+
 /** A text without spaces, whose letters have two UTF-16 units each. */
 export function emoji(): Example {
   const text = `a${"😀".repeat(150)}`;

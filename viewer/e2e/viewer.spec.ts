@@ -146,6 +146,36 @@ test("a word's share is told by its words, and its first tokens below", async ({
   await expect(cell).toHaveText("1");
 });
 
+test("a word's share is told in other colours, too, and whether it was drawn before or not", async ({ page }) => {
+  await visit(page, "translation", "#view=map&cells=word&head=0&heads=one&query=2&key=2");
+  const cell = page.locator(".reading dd").first();
+  const told: string[] = [];
+  for (const key of ["]", "[", "c", "]"]) {
+    await expect(cell).toHaveText(/^\d/);
+    told.push((await cell.textContent())!);
+    await map(page).press(key);
+    await settled(page);
+  }
+  await expect(cell).not.toHaveText(told[0]!);
+  await expect(cell).toHaveText(told[1]!);
+});
+
+test("an estimate that was read gives way to the exact number", async ({ page }) => {
+  test.slow();
+  await visit(page, "large", "#view=map&query=6000&key=3000&pool=peak");
+  await expect(page.locator(".waiting")).toHaveText("estimate from sampled rows");
+  const cell = page.locator(".reading dd").last();
+  await map(page).press("ArrowRight");
+  await expect(cell).toHaveText(/^\d/);
+  const guess = await cell.textContent();
+  await expect(page.locator(".waiting")).toBeHidden({ timeout: 90_000 });
+  await expect(cell).not.toHaveText(guess!);
+  const exact = await cell.textContent();
+  await map(page).press("ArrowLeft");
+  await map(page).press("ArrowRight");
+  await expect(cell).toHaveText(exact!);
+});
+
 test("an address that is put into the open page shows what it shows in a new one", async ({ page }) => {
   await visit(page, "speech", "#view=map&site=0&query=40&key=40&x=20&y=20&zoom=30&brush=1-3-1-3&word=query-2");
   await expect(page.locator(".reading .weight")).toBeVisible();

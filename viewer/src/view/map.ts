@@ -22,6 +22,8 @@ export interface Hover {
   key: number;
   /** The weight or share of the pooled cell, by its code. */
   code: number | undefined;
+  /** Whether that is a guess from some rows. */
+  estimate?: boolean | undefined;
   level: number;
 }
 
@@ -295,6 +297,6 @@ export class MapView {
     if (level === null) return null;
     const [r, c] = [row >> level, column >> level];
     const tile = this.tiles.get({ level, row: Math.floor(r / TILE), column: Math.floor(c / TILE) });
-    return { query: tokenOf(this.app, "query", row), key: tokenOf(this.app, "key", column), code: tile?.codes[(r % TILE) * TILE + (c % TILE)], level };
+    return { query: tokenOf(this.app, "query", row), key: tokenOf(this.app, "key", column), code: tile?.codes[(r % TILE) * TILE + (c % TILE)], estimate: tile?.estimate, level };
   }
 }

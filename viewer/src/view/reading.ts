@@ -1,6 +1,6 @@
 /** What is under the pointer or the cursor, in words and numbers; and the whole row's strongest keys as a table. */
 
-import { calledOff, Latest, shown, type App } from "../app";
+import { calledOff, Latest, shown, type App, type Cells } from "../app";
 import { decode, HIDDEN } from "../codec";
 import { h, replace } from "../dom";
 import { lift, shares } from "../lift";
@@ -18,11 +18,14 @@ export class Reading {
   private readonly asked = new Latest();
   private readonly asking = new Latest();
   private readonly stops: (() => void)[] = [];
-  private lacking = false;
+  /** The cell that was read before all of its numbers were there. */
+  private lacking: { at: Hover; aloud: boolean } | null = null;
 
+  /** `cells`: what a cell is. */
   constructor(
     private readonly app: App,
     private readonly hoverAt: (query: number, key: number) => Hover | null,
+    private readonly cells: () => Cells = () => app.cells.peek(),
   ) {
     this.element.append(this.cell, this.table);
     this.stops.push(effect(() => {
@@ -44,9 +47,9 @@ export class Reading {
     for (const stop of this.stops) stop();
   }
 
-  /** What the cursor's cell pools may come after it was read. */
+  /** What a cell pools may come after it was read, or be a guess then. */
   again(): void {
-    if (this.lacking) void this.read(null, true);
+    if (this.lacking) void this.read(this.hoverAt(this.lacking.at.query, this.lacking.at.key), this.lacking.aloud);
   }
 
   /** Reads a cell; aloud when the reader chose it. */
@@ -54,6 +57,9 @@ export class Reading {
     const signal = this.asked.next();
     const { app } = this;
     const at = hover ?? (app.cursor.peek() ? this.hoverAt(app.cursor.peek()!.query, app.cursor.peek()!.key) : null);
+    const cells = this.cells();
+    const pooled = at !== null && (at.level > 0 || cells !== "token");
+    this.lacking = pooled && (at.code === undefined || at.estimate) ? { at, aloud } : null;
     if (!at) return app.cursor.peek() ? undefined : replace(this.cell, h("p", { className: "note" }, app.say("reading.none")));
     try {
       const { site, head } = app;
@@ -62,17 +68,14 @@ export class Reading {
       const names = { query: app.label("query", at.query), key: app.label("key", at.key) };
       const unknown = Number.isNaN(value.weight);
       const numbers = { weight: shown(value.weight), rank: value.rank, lift: shown(value.lift, 3) };
-      const cells = app.cells.peek();
       const level = cells === "token" ? at.level : cells;
-      const pooled = at.level > 0 || cells !== "token";
       const mass = !pooled || at.code === undefined ? null : decode(at.code);
       const share = !pooled || at.code === HIDDEN ? null : mass === null ? "…" : shown(mass);
       const lifted = cells === "token" || mass === null ? null : shown(lift(mass, await this.equalShare(at, cells, signal)), 3);
       if (signal.aborted) return;
       const units = cells === "token" ? null : { query: app.unitLabel("query", unitOf(app, "query", at.query)), key: app.unitLabel("key", unitOf(app, "key", at.key)) };
       const alone = unknown ? `${names.query} → ${names.key}: ${app.say("legend.unknown")}` : value.visible ? app.say("read.cell", { ...names, ...numbers }) : app.say("read.hidden", names);
-      this.lacking = pooled && at.code === undefined;
-      const said = units && share !== null && !this.lacking ? app.say("read.pool", { rows: units.query, columns: units.key, pool: app.say("pool.mass").split(/[:：]/)[0]!, weight: share }) : alone;
+      const said = units && share !== null && at.code !== undefined ? app.say("read.pool", { rows: units.query, columns: units.key, pool: app.say("pool.mass").split(/[:：]/)[0]!, weight: share }) : alone;
       replace(
         this.cell,
         ...(units ? [pair("h2", units), h("dl", {}, ...term(app.say("cell"), share === null ? app.say("legend.hidden") : h("strong", {}, share)), ...(lifted === null ? [] : term(app.say("lift"), h("span", { className: "celllift" }, lifted))), ...term(app.say("level"), app.levelName(level)))] : []),

@@ -32,7 +32,7 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
   /** The edges of a graph that are drawn: the query's own, all, or those of so many layers. */
   const drawing = signal<"own" | "all" | number>("own");
   const [controls, stage, facts] = [h("div", { className: "controls" }), h("div", { className: "scenes" }), h("p", { className: "note" })];
-  const reading = new Reading(app, (query, key) => ({ query, key, code: undefined, level: 0 }));
+  const reading = new Reading(app, (query, key) => ({ query, key, code: undefined, level: 0 }), () => "token");
   const section = h("section", { className: "sceneview", "aria-label": app.say("view.scene") }, controls, stage, facts, legend(app, { row: true, style: () => (app.sequence("key")?.kind !== "nodes" && app.sequence("key")?.picture ? style.value : "heat") }));
   const play = plain ? new Play(app) : null;
   const element = play ? h("section", { className: "storyview", "aria-label": app.say("view.story") }, h("div", { className: "stagecard" }, stage, facts, play.element, controls)) : h("div", { className: "withreading" }, section, reading.element);

@@ -209,7 +209,7 @@ export class Shell {
     map.onwaiting = (is, estimated) => {
       waiting.hidden = !is;
       waiting.textContent = app.say(estimated ? "estimate" : "waiting");
-      if (!is && last === "") reading.again();
+      if (!is) reading.again();
     };
     let last = "";
     map.onhover = (hover) => {
