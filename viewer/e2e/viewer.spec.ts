@@ -258,6 +258,24 @@ test("two heads are compared by their difference", async ({ page }) => {
   await expect.poll(picture).not.toBe(other);
 });
 
+test("two heads are compared by the shares of words where cells are words", async ({ page }) => {
+  await visit(page, "pieces", "#view=map&site=1&cells=word&query=0&key=0");
+  const share = page.locator(".reading dd").first();
+  await expect(share).toHaveText(/^0\.9\d+$/);
+  const told = await share.textContent();
+  await page.evaluate(() => void (location.hash = "#view=compare&site=1&cells=word&against=0-1-0"));
+  await expect(page.locator("figure")).toHaveCount(3);
+  await map(page).first().press("ArrowLeft");
+  await map(page).first().press("ArrowUp");
+  await map(page).first().press("ArrowLeft");
+  await expect(page.locator(".pairline")).toHaveText(`incroyable looks at unbelievable: first ${told}, second ${told}, difference 0.`);
+  // Maps of other sizes have no difference, and are read one by one.
+  await page.getByLabel("Site").nth(1).selectOption({ index: 0 });
+  await expect(page.locator("figure")).toHaveCount(2);
+  await map(page).first().press("ArrowRight");
+  await expect(page.locator(".pairline")).toContainText("Cell of queries incroyable and keys cat.");
+});
+
 /** The page when nothing changes any more: what is computed behind the map takes longer on a slow machine. */
 async function stillPicture(page: Page): Promise<Buffer> {
   // The browser smooths round corners now by one shade and now by another.

@@ -2,17 +2,18 @@
 
 import { calledOff, firstOf, Latest, shown, type App, type Cursor, type Other } from "../app";
 import { basisOf, sizesOf, type Refusal } from "../basis";
+import { block } from "../block";
 import { Cached } from "../cached";
 import { choice, h, refill, replace } from "../dom";
 import { MEAN, Merged, mergedTrace, ownAxes } from "../merged";
 import { open } from "../open";
-import type { Cell } from "../provider";
 import { effect, signal, untracked } from "../signal";
 import type { Word } from "../strings/strings";
 import { headPairs } from "./head-pairs";
 import { differenceLayer, headLayer, type One } from "./layer";
 import { legend } from "./legend";
 import { MapView } from "./map";
+import { unitOf } from "./units";
 
 export function compare(app: App): { element: HTMLElement; close: () => void } {
   const controls = h("div", { className: "controls" });
@@ -31,22 +32,29 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
   element.insertBefore(distances.element, warning);
   const latest = new Latest();
   /** Both weights of what is under the pointer; aloud when it was chosen. */
-  const read = async ({ of, one: first, two: second }: Pair, { query, key }: Cursor, aloud: boolean): Promise<void> => {
+  const read = async ({ of, one: first, two: second }: Pair, at: Cursor, aloud: boolean): Promise<void> => {
     const signal = latest.next();
-    const [one, two] = await Promise.all([first, second].map(({ provider, site, head }) => provider.value(site, head, query, key, signal))) as [Cell, Cell];
+    const [one, two] = await Promise.all([first, second].map(async (each) => (await weightAt(of, each, at, signal)) ?? 0)) as [number, number];
     if (signal.aborted) return;
-    const names = { query: of.label("query", query), key: of.label("key", key) };
-    line.textContent = app.say("read.two", { ...names, first: shown(one.weight), second: shown(two.weight), difference: shown(one.weight - two.weight) });
+    line.textContent = app.say("read.two", { ...namesAt(of, at), first: shown(one), second: shown(two), difference: shown(one - two) });
     if (aloud) app.said.value = line.textContent;
   };
   /** What is under the pointer of one map alone. */
-  const readOne = async (of: App, { query, key }: Cursor, aloud: boolean): Promise<void> => {
+  const readOne = async (of: App, at: Cursor, aloud: boolean): Promise<void> => {
     const signal = latest.next();
-    const cell = await of.provider.value(of.site.peek(), of.head.peek(), query, key, signal);
+    const [names, one] = [namesAt(of, at), { provider: of.provider, site: of.site.peek(), head: of.head.peek() }];
+    const cell = async (): Promise<string> => {
+      const { visible, weight, rank, lift } = await one.provider.value(one.site, one.head, at.query, at.key, signal);
+      return visible ? app.say("read.cell", { ...names, weight: shown(weight), rank, lift: shown(lift, 3) }) : app.say("read.hidden", names);
+    };
+    const words = async (): Promise<string> => {
+      const weight = await weightAt(of, one, at, signal);
+      return weight === null ? app.say("read.hidden", names) : app.say("read.pool", { rows: names.query, columns: names.key, pool: app.say("pool.mass").split(/[:：]/)[0]!, weight: shown(weight) });
+    };
+    const text = await (of.cells.peek() === "token" ? cell() : words());
     if (signal.aborted) return;
-    const names = { query: of.label("query", query), key: of.label("key", key) };
-    line.textContent = cell.visible ? app.say("read.cell", { ...names, weight: shown(cell.weight), rank: cell.rank, lift: shown(cell.lift, 3) }) : app.say("read.hidden", names);
-    if (aloud) app.said.value = line.textContent;
+    line.textContent = text;
+    if (aloud) app.said.value = text;
   };
   const listenAlone = (view: MapView, of: App): void => {
     const failed = (error: unknown): void => void (calledOff(error) || (line.textContent = app.failure(error)));
@@ -131,6 +139,17 @@ function paired(app: App, against: Other): Pair | Refusal {
   const one: One = { provider: first, site: app.site.value, head: mean ? MEAN : app.head.value };
   const of = basis.trace ? app.beside({ ...one, trace: basis.trace, name: "" }, { cells: signal("token") }) : app;
   return { of, one, two: { ...against, provider: second, head: mean ? MEAN : against.head }, note: basis.note };
+}
+
+/** The names of a cell: of tokens, words or sentences. */
+const namesAt = (of: App, { query, key }: Cursor): Record<"query" | "key", string> => ({ query: of.unitLabel("query", unitOf(of, "query", query)), key: of.unitLabel("key", unitOf(of, "key", key)) });
+
+/** The weight of a cell: of a word or a sentence its share; null where it is hidden. */
+async function weightAt(of: App, { provider, site, head }: One, { query, key }: Cursor, signal: AbortSignal): Promise<number | null> {
+  const cells = of.cells.peek();
+  if (cells === "token") return (await provider.value(site, head, query, key, signal)).weight;
+  const [row, column] = [unitOf(of, "query", query), unitOf(of, "key", key)];
+  return (await block(provider, site, head, [row, row + 1], [column, column + 1], cells, signal))[0]![0]!;
 }
 
 /** A map by itself. */
