@@ -112,6 +112,7 @@ def test_a_caption_depends_neither_on_the_batch_nor_on_its_neighbours(
             (alone,) = model.caption([files[number]], config=config, examples=[number])
             assert alone.texts == one.texts
             assert alone.hypotheses[0].log_probability == pytest.approx(one.hypotheses[0].log_probability, abs=1e-4)
+    assert model.caption(iter(files)) == model.caption(files)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

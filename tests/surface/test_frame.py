@@ -75,7 +75,7 @@ def test_a_run_is_trained_measured_planned_and_reported(data: Path, run: Path, t
 
 def test_a_recording_gets_a_label_track_in_each_format(data: Path, run: Path, tmp_path: Path, foveate: Any) -> None:
     recording = data.parent / "0.wav"
-    (labelled,) = (labeller := FrameLabeller.load(run)).label(list(labeller.rows.things(str(recording))))
+    (labelled,) = (labeller := FrameLabeller.load(run)).label(labeller.rows.things(str(recording)))
     assert len(labelled.labels) == 48  # 1 + (0.5 s − 25 ms) / 10 ms, rounded down
     right = labelled.segments
     assert (right[0].start, right[-1].end) == (0.0, 0.5)

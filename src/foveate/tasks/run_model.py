@@ -119,6 +119,15 @@ def require_text(text: str) -> None:
         raise UsageError("The text is empty: there is nothing to look at.")
 
 
+def listed(things: Any, verb: str, noun: str) -> list[Any]:
+    """Several things as a list. Raises TypeError for a single one, such as a path, which would be read letter by
+    letter.
+    """
+    if isinstance(things, str | Path) or not isinstance(things, Sequence | Iterator):
+        raise TypeError(f"`{verb}` takes a list of {noun}, not {type(things).__name__}: [{str(things)!r:.60}].")
+    return list(things)
+
+
 def require_positions(
     name: str, length: int, limit: int | None, what: str = "tokens", *, remedy: str = "Shorten it"
 ) -> None:

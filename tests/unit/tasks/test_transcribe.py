@@ -58,6 +58,7 @@ def test_a_model_is_searched_with_all_that_it_has(kind: str) -> None:
 def test_a_transcript_depends_neither_on_the_batch_nor_on_its_neighbours(kind: str) -> None:
     model, recordings = transcriber(kind), things(7)
     together = model.transcribe(recordings)
+    assert model.transcribe(iter(recordings)) == together
     for one, recording in zip(together, recordings, strict=True):
         (alone,) = model.transcribe([recording])
         assert (alone.name, alone.texts, alone.words) == (one.name, one.texts, one.words)

@@ -1,6 +1,6 @@
 """A trained captioner in use: captions of pictures, and where each of their words looks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from foveate.inspect.value import observed
 from foveate.models import Captioner
 from foveate.models.glimpse import Glimpses
 from foveate.tasks.caption.task import CaptionConfig
+from foveate.tasks.run_model import listed
 from foveate.tasks.text_writing import Writer, load_writer
 
 BUDGET = 16_000
@@ -80,7 +81,7 @@ class Describer(Writer):
 
     def caption(
         self,
-        things: Sequence[Any],
+        things: Iterable[Any],
         *,
         config: DecodeConfig | None = None,
         examples: Sequence[int] | None = None,
@@ -93,8 +94,7 @@ class Describer(Writer):
         the place with the largest weight. Raises DataError for a picture that the model cannot read, UsageError for
         glimpses of a model without such an attention.
         """
-        if isinstance(things, str | Path) or not isinstance(things, Sequence):
-            raise TypeError(f"`caption` takes a list of pictures, not {type(things).__name__}: [{str(things)!r:.60}].")
+        things = listed(things, "caption", "pictures")
         rows, names = [self.row(thing) for thing in things], [str(thing) for thing in things]
         return self.of_rows(rows, names, config=config, examples=examples, glimpses=glimpses)
 

@@ -95,6 +95,7 @@ class RowClassifier(Looking):
 
         Raises DataError for a thing that the model cannot read.
         """
+        things = list(things)  # which `rows.things` gives only once
         rows = [self.row(thing, f"Text {number}") for number, thing in enumerate(things, start=1)]
         return self.of_rows(rows, [str(thing) for thing in things])
 

@@ -1,6 +1,6 @@
 """A trained tagger of vectors in use: the label of each frame, and the segments of equal labels."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -142,12 +142,13 @@ class FrameLabeller(Looking):
         """Parts of an input that the model does not know, each once."""
         return []
 
-    def label(self, things: Sequence[Any]) -> list[LabelledFrames]:
+    def label(self, things: Iterable[Any]) -> list[LabelledFrames]:
         """Label the vectors of several things, as the reader gives them: the `rows.things(path)` of a file. Labels are
         smoothed as the run's `decode` requires; their probabilities are the model's.
 
         Raises DataError for a thing that the model cannot read.
         """
+        things = list(things)  # which `rows.things` gives only once
         rows, names = [self.row(thing) for thing in things], [str(thing) for thing in things]
         results = self.of_rows(rows, names, [self._seconds(thing) for thing in things])
         places = map(place_of, things)

@@ -1,6 +1,6 @@
 """A trained recogniser in use: the text of recordings, with the times of its words, and what it listened to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from foveate.errors import DataError, UsageError
 from foveate.inspect import TimeAlignment, Trace
 from foveate.inspect.time_file import TimedLabel
 from foveate.models import Recogniser
+from foveate.tasks.run_model import listed
 from foveate.tasks.text_writing import Writer, load_writer
 from foveate.tasks.transcribe.listening import trace_of
 from foveate.tasks.transcribe.recognition import (
@@ -125,13 +126,13 @@ class Transcriber(Writer):
         """Seconds from the beginning of a recording to that of its first vector."""
         return float(self.rows.first - self.rows.hop / 2) if hasattr(self.rows, "first") else 0.0  # type: ignore[attr-defined]
 
-    def transcribe(self, things: Sequence[Any], *, config: RecognitionConfig | None = None) -> list[Transcript]:
+    def transcribe(self, things: Iterable[Any], *, config: RecognitionConfig | None = None) -> list[Transcript]:
         """The texts of several things, as the reader gives them: clips, paths of recordings, or the
         `rows.things(path)` of a file.
 
         Raises DataError for a thing that the model cannot read.
         """
-        _require_several(things)
+        things = listed(things, "transcribe", "recordings")
         rows = [self.row(thing) for thing in things]
         transcripts = self.of_rows(rows, [str(thing) for thing in things], config=config)
         pairs = zip(transcripts, things, strict=True)
@@ -272,9 +273,3 @@ def word_spans(tokeniser: Tokeniser, tokens: Sequence[int]) -> list[tuple[int, i
         first = place if first is None else first
         last = place + 1
     return spans if first is None else [*spans, (first, last)]
-
-
-def _require_several(things: Any) -> None:
-    """Raises TypeError for a single thing, which would be read letter by letter."""
-    if isinstance(things, str | Path) or not isinstance(things, Sequence):
-        raise TypeError(f"`transcribe` takes a list of recordings, not {type(things).__name__}: [{str(things)!r:.60}].")
