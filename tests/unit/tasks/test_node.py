@@ -1,5 +1,7 @@
 """Nodes in use: answers follow the model's weights, and a graph cannot change under them."""
 
+from argparse import Namespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,8 @@ import torch
 from foveate.data.graph import Graph
 from foveate.data.graph_batch import GraphBatch
 from foveate.data.sparse_row import SparseRows
-from foveate.tasks.node.side import NodeSide
+from foveate.errors import DataError
+from foveate.tasks.node.side import NodeSide, _named
 from foveate.tasks.node.task import NodeConfig
 from foveate.tasks.node.use import NodeClassifier
 
@@ -25,6 +28,18 @@ def test_answers_are_those_of_the_weights_after_a_change() -> None:
             weight.mul_(-3)
     fresh = NodeClassifier(classifier.model, known).classify(["0"])
     assert classifier.classify(["0"]) == fresh != before
+
+
+def test_an_unknown_name_does_not_make_a_pass_over_the_graph_for_each_of_the_others() -> None:
+    known = graph(np.eye(4, dtype=np.float32), np.array([[0, 1, 2], [1, 2, 3]]))
+    classifier = NodeClassifier(NodeConfig().built(known), known)
+    passes: list[str] = []
+    classifier.model.register_forward_hook(lambda *_: passes.append("pass"))
+    answers = _named(classifier, Namespace(command="predict", inputs=["0", "x", "3", "1"]))
+    assert [one and one.name for _, one in zip(range(4), answers, strict=False)] == ["0", None, "3", "1"]
+    assert passes == ["pass"]
+    with pytest.raises(DataError, match="1 of 4 inputs"):
+        next(answers)
 
 
 def test_a_command_to_try_quotes_the_name_of_its_node() -> None:

@@ -222,7 +222,12 @@ class NodeSide(Side):
 
 def _named(classifier: NodeClassifier, arguments: argparse.Namespace) -> Iterator[ClassifiedNode | None]:
     """The classes of the nodes that the arguments name; None for a name that the graph does not have."""
-    intake = Intake(arguments.command, arguments.inputs, lambda name: iter([name]))
+
+    def read(name: str) -> Iterator[str]:
+        classifier.number(name)  # here, so that one pass over the graph answers all the others
+        return iter([name])
+
+    intake = Intake(arguments.command, arguments.inputs, read)
     return (answer for _, answer in intake.answers(classifier.classify, together=len(arguments.inputs)))
 
 
