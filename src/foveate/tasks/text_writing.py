@@ -28,6 +28,7 @@ from foveate.suggestion import listing
 from foveate.tasks.held_out import Parts
 from foveate.tasks.run_digest import require_digests
 from foveate.tasks.run_model import require_positions, saved, seeded, trained, within_run
+from foveate.tasks.translate.translation import one_line
 
 PARTS = ("train", "valid")
 Task = TypeVar("Task", bound="WritingTask")
@@ -198,6 +199,7 @@ class Writer(Looking):
     """A base class for user classes of models that write texts for things."""
 
     rows: RowMaker
+    tokeniser: Tokeniser
     unit: ClassVar[str] = "vectors"
     """The unit of the length of a thing."""
     remedy: ClassVar[str]
@@ -212,6 +214,10 @@ class Writer(Looking):
         row = self.rows.row(thing)
         require_positions(str(thing), len(row), self.model.longest_source, self.unit, remedy=self.remedy)
         return row
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of tokens that the model has written, on one line."""
+        return one_line(self.tokeniser.decode(tokens))
 
     def strange(self, text: str) -> list[str]:
         """Parts of an input that the model does not know, each once: none, because inputs are files."""

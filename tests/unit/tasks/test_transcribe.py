@@ -9,7 +9,7 @@ import torch
 
 from foveate.data.batch import Batch
 from foveate.data.feature import Vector, VectorRows
-from foveate.data.tokeniser import BOS, EOS, CharacterTokeniser, SentencePieceConfig, WordTokeniser
+from foveate.data.tokeniser import BOS, EOS, ByteTokeniser, CharacterTokeniser, SentencePieceConfig, WordTokeniser
 from foveate.data.transcript import TextConfig
 from foveate.decode import BeamConfig, CTCConfig, GreedyConfig, JointConfig, prefix_search, viterbi
 from foveate.errors import DataError, UsageError
@@ -173,6 +173,17 @@ def test_a_trace_has_the_attention_and_the_path_of_ctc_side_by_side(kind: str) -
 def test_a_list_is_needed() -> None:
     with pytest.raises(TypeError, match=r"takes a list of recordings, not str: \['a.wav'\]"):
         transcriber("ctc").transcribe("a.wav")
+
+
+def test_a_transcript_is_one_line_whatever_bytes_a_model_writes() -> None:
+    spelt, written = ByteTokeniser(), []
+    model = MODELS["ctc"].build(ROWS.input, spelt.vocab_size)
+    for token in spelt.encode("\n\t"):
+        with torch.no_grad():
+            model.ctc_output.bias.zero_()[token] = 100.0
+        (transcript,) = Transcriber(model, ROWS, spelt).transcribe(things(1))
+        written.append((spelt.decode(transcript.hypotheses[0].tokens), transcript.text))
+    assert written == [("\n", " "), ("\t", " ")]
 
 
 def test_the_tokens_of_words_are_told_apart_by_every_tokeniser() -> None:

@@ -130,7 +130,7 @@ class Describer(Writer):
                 examples=here,
             )
             for index, hypotheses in zip(group, answers, strict=True):
-                texts = tuple(self.tokeniser.decode(one.tokens) for one in hypotheses)
+                texts = tuple(self.text(one.tokens) for one in hypotheses)
                 captions[index] = Caption(names[index], texts, tuple(hypotheses), rows[index].remarks)
         return [captions[index] for index in range(len(rows))]
 

@@ -18,6 +18,7 @@ from foveate.models import Recogniser
 from foveate.nn.latency import Latency, latency
 from foveate.nn.stream import Chain, ChainState
 from foveate.tasks.transcribe.recognition import SETTLED
+from foveate.tasks.translate.translation import one_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ class TextStream:
 
     def text(self, partial: Partial, *, certain: bool = False) -> str:
         """The text so far, or only its part that cannot change any more."""
-        return self.tokeniser.decode(partial.tokens[: partial.certain] if certain else partial.tokens)
+        return one_line(self.tokeniser.decode(partial.tokens[: partial.certain] if certain else partial.tokens))
 
 
 def _samples(samples: Any) -> Float[Tensor, " samples"]:

@@ -152,7 +152,7 @@ class Transcriber(Writer):
             best = timed(self.model, encoded, [hypotheses[0] for hypotheses in answers])
             for index, first, hypotheses in zip(group, best, answers, strict=True):
                 hypotheses = [first, *hypotheses[1:]]
-                texts = tuple(self.tokeniser.decode(one.tokens) for one in hypotheses)
+                texts = tuple(self.text(one.tokens) for one in hypotheses)
                 times = self._times(names[index], first, len(rows[index]))
                 results[index] = Transcript(names[index], texts, tuple(hypotheses), times, remarks[index])
         return results
