@@ -8,11 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import foveate.comparison.cell
 from foveate.comparison import Estimate, Result, compare, design_of
 from foveate.config import read_toml
+from foveate.data.waveform import wav
 from foveate.errors import UsageError
 from foveate.metrics import character_error_rate
 from foveate.tasks.translate.pair import Pairs
@@ -320,6 +322,17 @@ def test_foreign_folders_and_missing_parts_are_named(recipe: Path, tmp_path: Pat
     ):
         said = foveate("compare", "translate", *words, *SMALL)
         assert (said.code, sentence in said.err) == (code, True), said.err
+
+
+def test_a_folder_of_recordings_is_called_a_folder(tmp_path: Path, foveate: Any) -> None:
+    for number in range(12):
+        place = tmp_path / "sound" / "ab"[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number}.wav").write_bytes(wav(np.sin(np.arange(4_000) / (5 + number)), 8_000))
+    words = ("--data", tmp_path / "sound", "--vary", "train.learning_rate=0.1,0.2", "--out", tmp_path / "out")
+    said = foveate("compare", "transcribe", *words, *SMALL)
+    assert said.code == 3
+    assert "sound is a folder" in said.err
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -248,6 +248,10 @@ def _strangers(path: Path) -> list[Path]:
 
 def _digest(file: str) -> str:
     path = Path(file)
+    if path.is_dir():
+        raise DataError(
+            f"{path} is a folder, and a comparison tells data by the digest of one file. Name a table of its files."
+        )
     if not path.is_file():
         raise DataError(missing_file(path))
     return file_digest(path)
