@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foveate.models.hugging_face_folder import setting
+from foveate.models.hugging_face_folder import require, setting
 
 BERTS = ("bert", "roberta", "distilbert")
 """The kinds of models whose encoder computes BERT's formula."""
@@ -47,6 +47,8 @@ def as_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[d
 
 def _roberta(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Position numbers begin after the id of padding; the rest of the formula is the same."""
+    if "lm_head.dense.weight" in tensors:  # the head has gelu whatever the blocks have, and ours has that of the blocks
+        require(config, "hidden_act", "gelu", "gelu")
     first = setting(config, "pad_token_id", 1) + 1
     bare = ("embeddings.", "encoder.", "pooler.")
     renamed = {
