@@ -53,7 +53,8 @@ class MeanPooling(nn.Module):
     """c = (1/n) Σ_i h_i"""
 
     def forward(self, x: Float[Tensor, "tokens dim"], *, packing: Packing) -> Float[Tensor, "batch dim"]:
-        return packing.unpack(x).sum(1) / packing.lengths.clamp(min=1)[:, None].to(x.dtype)
+        total = packing.unpack(x).sum(1, dtype=torch.promote_types(x.dtype, torch.float32))  # float16 ends at 65,504
+        return (total / packing.lengths.clamp(min=1)[:, None]).to(x.dtype)
 
 
 class MaxPooling(nn.Module):

@@ -54,7 +54,8 @@ class MeanReadout(nn.Module):
     """g = (1/n) Σ_i x_i"""
 
     def forward(self, x: Float[Tensor, "nodes dim"], *, packing: Packing) -> Float[Tensor, "graphs dim"]:
-        return _sum(x, packing) / packing.lengths.clamp(min=1)[:, None].to(x.dtype)
+        precise = x.to(torch.promote_types(x.dtype, torch.float32))  # float16 ends at 65,504
+        return (_sum(precise, packing) / packing.lengths.clamp(min=1)[:, None]).to(x.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
