@@ -255,6 +255,17 @@ def test_every_pooling_is_the_same_and_attention_shows_its_weights(name: str, te
         assert not found["weights"][~visible].any()
 
 
+@pytest.mark.parametrize("name", POOLINGS)
+def test_a_text_without_tokens_is_pooled_to_zeros(name: str, tmp_path: Path) -> None:
+    config = ClassifierConfig(encoder=ENCODERS["window"], pooling=POOLINGS[name], embedding_dim=12)
+    model, texts = shaken(config.build(VOCAB, LABELS)), random_texts(VOCAB, [3, 0])
+    with torch.inference_mode():
+        expected = model(texts)
+    found = run(session(model, tmp_path / "to"), tokens=texts.ids, lengths=texts.lengths)
+    require_equal(torch.from_numpy(found["logits"]), expected)
+    assert torch.equal(expected[1], model.output.bias)
+
+
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_gaps_are_filled_alike_in_both_sentences_of_a_pair(norm: Any, texts: Batch, tmp_path: Path) -> None:
     config = replace(BERT, block=replace(BERT.block, norm=norm, activation="relu"))

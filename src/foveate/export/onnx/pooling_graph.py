@@ -23,8 +23,10 @@ def refusals(pooling: nn.Module) -> list[str]:
 
 
 def pooled(graph: Graph, pooling: nn.Module, texts: Texts, x: str, dim: int) -> tuple[str, str]:
-    """Convert rows [batch · length, dim] to [batch, dim]; with attention, also return the weights [batch, length]."""
-    padded = texts.padded(graph, x, dim)
+    """Convert rows [batch · length, dim] to [batch, dim], zeros for a text without tokens; with attention, also return
+    the weights [batch, length].
+    """
+    padded = texts.silent(graph, texts.padded(graph, x, dim))
     if isinstance(pooling, AttentionPooling):
         return _attended(graph, pooling, texts, padded, dim)
     if isinstance(pooling, FirstPooling):
@@ -33,9 +35,12 @@ def pooled(graph: Graph, pooling: nn.Module, texts: Texts, x: str, dim: int) -> 
     if isinstance(pooling, MaxPooling):
         real = graph.op("Unsqueeze", texts.real, graph.whole(2))
         hidden = graph.op("Where", real, padded, graph.number(float("-inf")))
-        return graph.op("ReduceMax", hidden, graph.whole(1), keepdims=0), ""
-    total = graph.op("ReduceSum", texts.silent(graph, padded), graph.whole(1), keepdims=0)
-    count = graph.op("Unsqueeze", graph.op("Cast", texts.lengths, to=1), graph.whole(1))
+        largest = graph.op("ReduceMax", hidden, graph.whole(1), keepdims=0)
+        some = graph.op("Unsqueeze", graph.op("Greater", texts.lengths, graph.single(0)), graph.whole(1))
+        return graph.op("Where", some, largest, graph.number(0.0)), ""
+    total = graph.op("ReduceSum", padded, graph.whole(1), keepdims=0)
+    least = graph.op("Max", texts.lengths, graph.single(1))
+    count = graph.op("Unsqueeze", graph.op("Cast", least, to=1), graph.whole(1))
     return graph.op("Div", total, count), ""
 
 
@@ -45,5 +50,7 @@ def _attended(graph: Graph, pooling: AttentionPooling, texts: Texts, padded: str
     query = graph.table(pooling.query[None, None, None])
     scores = score_graph.compared(graph, asks, query, score_graph.key_features(graph, asks, keys), head_dim=dim)
     weights = graph.op("Softmax", graph.op("Add", scores, graph.hidden(texts.real, 1, 2)), axis=-1)
+    real = graph.op("Unsqueeze", graph.op("Cast", texts.real, to=1), graph.whole(1, 2))
+    weights = graph.op("Mul", weights, real)  # a text without tokens has none
     context = graph.op("Squeeze", graph.op("MatMul", weights, keys), graph.whole(1, 2))
     return context, graph.op("Squeeze", weights, graph.whole(1, 2))
