@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,19 @@ def test_a_text_that_is_too_long_is_refused_or_cut(bert: Path, tmp_path: Path) -
     with pytest.raises(DataError, match="Text 2 has 602 tokens, but the model reads 512"):
         embedder.embed(["cat", long])
     assert embedder.embed([long], shorten=True).shape == (1, 16)
+
+
+def test_a_folder_of_small_letters_reads_them(bert: Path, wordpiece: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cased"
+    shutil.copytree(bert, folder)
+    BertTokenizerFast(str(wordpiece / "vocab.txt"), do_lower_case=False).save_pretrained(folder)
+    assert not torch.equal(*Embedder.read(folder).embed(["The Cat", "the cat"]))
+    (folder / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]')
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 128, "do_lower_case": true}')
+    embedder = Embedder.read(folder)
+    assert torch.equal(*embedder.embed(["The Cat", "the cat"]))
+    large, small = (embedder.trace(text).tracks["source"].labels for text in ("The Cat", "the cat"))
+    assert large == small
 
 
 def test_a_trace_of_a_sentence_keeps_its_characters(bert: Path) -> None:

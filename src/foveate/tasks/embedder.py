@@ -45,6 +45,8 @@ class EmbeddingConfig:
     normalised: bool = False
     max_length: int | None = None
     """Tokens that a text may have, special ones counted; None: as many as the model has positions."""
+    lowercase: bool = False
+    """Whether texts are read in small letters."""
 
     @classmethod
     def read(cls, folder: Path | str) -> "EmbeddingConfig":
@@ -66,10 +68,12 @@ class EmbeddingConfig:
             elif kind != "Transformer":
                 raise DataError(f"{folder / 'modules.json'} has a step {kind!r:.60}, which is not known here.")
         path = folder / "sentence_bert_config.json"
-        limit = read_json(path).get("max_seq_length") if path.exists() else None
+        settings = read_json(path) if path.exists() else {}
+        limit = settings.get("max_seq_length")
         if limit is not None and (type(limit) is not int or limit < 2):
             raise DataError(f"{path} has max_seq_length={limit!r:.60}, which must be a whole number of tokens.")
-        return cls(modes=modes or ("mean",), normalised=normalised, max_length=limit)
+        lowercase = settings.get("do_lower_case") is True
+        return cls(modes=modes or ("mean",), normalised=normalised, max_length=limit, lowercase=lowercase)
 
 
 class Embedder(Looking):
@@ -125,14 +129,19 @@ class Embedder(Looking):
     @torch.inference_mode()
     def trace(self, text: str) -> Trace:
         """The attention of a text's tokens, with the characters of each. Raises DataError as `embed` does."""
+        text = self._form(text)
         tokens = self._tokens(text, 1, False)
         observation = observed(self.model, lambda: self.model.encode(Batch.of([tokens]))[0])
         offsets = tuple((float(a), float(b)) for a, b in self.tokeniser.spans(text, framed=True))
         track = replace(Track.of_pieces(self.tokeniser.pieces(tokens), text=text), offsets=offsets)
         return traced(self.model, observation, track)
 
+    def _form(self, text: str) -> str:
+        """A text as the model reads it."""
+        return text.lower() if self.config.lowercase else text
+
     def _tokens(self, text: str, number: int, shorten: bool) -> list[int]:
-        tokens = self.tokeniser.framed(text)
+        tokens = self.tokeniser.framed(self._form(text))
         limit = min(self.config.max_length or self.model.max_length, self.model.max_length)
         if len(tokens) <= limit:
             return tokens
