@@ -16,6 +16,7 @@ from foveate.data.batch import Batch
 from foveate.models.picture_encoder import PictureEncoder, patches_of
 from foveate.nn.embed import Input, Patches
 from foveate.nn.packing import Packing
+from foveate.nn.plane_convolution import PlaneConvolution
 
 Norm = Literal["group", "batch"]
 GROUPS = 8
@@ -140,7 +141,7 @@ class Convolution(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, *, norm: Norm, size: int = 3, stride: int = 1) -> None:
         super().__init__()
-        self.convolution = nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
+        self.convolution = PlaneConvolution(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
         nn.init.kaiming_normal_(self.convolution.weight, nonlinearity="relu")
         batch = norm == "batch"
         self.norm: nn.Module = nn.BatchNorm2d(outputs) if batch else nn.GroupNorm(gcd(outputs, GROUPS), outputs)

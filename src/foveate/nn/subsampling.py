@@ -17,6 +17,7 @@ from foveate.nn.dropout import dropout
 from foveate.nn.layer_stream import LocalStream, RecurrentStream
 from foveate.nn.linear_layer import Linear
 from foveate.nn.packing import Packing
+from foveate.nn.plane_convolution import PlaneConvolution
 from foveate.nn.recurrent_layer import Cell, RecurrentConfig, RecurrentEncoder
 from foveate.nn.stream import Stream
 
@@ -192,7 +193,8 @@ class PlaneSubsampling(Subsampling):
         strided = 0 if config.factor == 1 else count
         channels = [config.spectra, *[config.maps] * strided]
         self.layers = nn.ModuleList(
-            nn.Conv2d(inputs, outputs, config.width, stride=2, padding=side) for inputs, outputs in pairwise(channels)
+            PlaneConvolution(inputs, outputs, config.width, stride=2, padding=side)
+            for inputs, outputs in pairwise(channels)
         )
         self.project = Linear(channels[-1] * -(-self.bands // 2**strided), config.hidden_dim)
 

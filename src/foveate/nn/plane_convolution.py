@@ -1,0 +1,31 @@
+"""A convolution over planes that is right for narrow ones, too."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+NARROW = 3
+"""Planes of fewer columns are widened."""
+
+
+class PlaneConvolution(nn.Conv2d):
+    """torch's convolution, whose bfloat16 kernels on the CPU get a few more columns of zeros for narrow planes.
+
+    With a stride, torch 2.13 reads memory behind a plane of one or two columns on processors with AMX, in the output or
+    in the gradient, and answers NaN where that memory has it. The other columns of the output are cut off.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        columns = input.shape[-1]
+        if columns >= NARROW or max(self.stride) == 1 or not _in_bfloat16(input):
+            return super().forward(input)
+        size, stride, margin = self.kernel_size[1], self.stride[1], int(self.padding[1])
+        return super().forward(pad(input, (0, NARROW - columns)))[..., : (columns + 2 * margin - size) // stride + 1]
+
+
+def _in_bfloat16(x: Tensor) -> bool:
+    if x.device.type != "cpu":
+        return False
+    return x.dtype is torch.bfloat16 or (
+        torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+    )
