@@ -29,11 +29,12 @@ class Loss:
 def cross_entropy(
     logits: Float[Tensor, "tokens vocab"], target: Int[Tensor, " tokens"], *, label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """Σ_t [ (1 − ε) · −log p(y_t) + ε · mean_v −log p(v) ], in nats, summed over tokens.
+    """Σ_t [ (1 − ε) · −log p(y_t) + ε · mean_v −log p(v) ], in nats, summed over tokens, in float32 at least.
 
     Label smoothing spreads ε evenly over the vocabulary (Szegedy et al. 2016; Vaswani et al. 2017, section 5.4).
     """
-    return torch.nn.functional.cross_entropy(logits.float(), target, label_smoothing=label_smoothing, reduction="sum")
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return torch.nn.functional.cross_entropy(precise, target, label_smoothing=label_smoothing, reduction="sum")
 
 
 def mixed_cross_entropy(
@@ -48,7 +49,7 @@ def mixed_cross_entropy(
 
     Reference: Zhang et al. 2018, "mixup", section 2.
     """
-    precise = logits.float()
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
     own, others = (
         torch.nn.functional.cross_entropy(precise, labels, label_smoothing=label_smoothing, reduction="none")
         for labels in (target, other)

@@ -25,6 +25,14 @@ def test_half_precision_logits_are_summed_in_float32() -> None:
     assert cross_entropy(LOGITS.bfloat16(), TARGET).dtype == torch.float32
 
 
+def test_double_precision_stays() -> None:
+    logits, shares = LOGITS.double().log_softmax(-1) * 1.1, torch.tensor([0.25, 1.0], dtype=torch.float64)
+    exact = -logits.log_softmax(-1)[[0, 1], TARGET]
+    torch.testing.assert_close(cross_entropy(logits, TARGET), exact.sum(), rtol=0, atol=1e-15)
+    mixed = mixed_cross_entropy(logits, TARGET, TARGET, shares)
+    torch.testing.assert_close(mixed, exact.sum(), rtol=0, atol=1e-15)
+
+
 def test_no_tokens_lose_nothing() -> None:
     assert cross_entropy(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64)) == 0
 
