@@ -166,3 +166,9 @@ def test_a_preset_is_the_one_that_python_names(name: str, expected: object) -> N
     path = str(EXAMPLES / "presets" / f"{name}.toml")
     config = resolve({}, path, {}, [], kind=TASKS[task_of(path) or ""].side.run_config)
     assert config.model == expected
+
+
+def test_a_misspelt_task_is_no_missing_file(foveate: Any) -> None:
+    said = foveate("plan", "transalte")
+    assert said.code == 2
+    assert "transalte is no task and no file. Did you mean 'translate'?" in said.err

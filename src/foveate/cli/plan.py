@@ -2,11 +2,12 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from foveate.cli.files import file_arguments, files_given, option
 from foveate.errors import UsageError
-from foveate.suggestion import counted
+from foveate.suggestion import counted, did_you_mean
 from foveate.tasks import TASKS
 from foveate.tasks.option import columns_argument, count, machine_arguments, require_used, size_argument
 
@@ -161,6 +162,8 @@ def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
     if len(named) > 1 or len(files) > 1:
         raise UsageError(f"Name one task and one configuration file at most, not {' '.join(arguments.what)!r}.")
     path = files[0] if files else None
+    if path and not Path(path).exists() and (similar := did_you_mean(path, TASKS)):
+        raise UsageError(f"{path} is no task and no file.{similar}")
     name = task_of(path, *named) or USUAL
     task, paths = TASKS[name], files_given(arguments, name)
     if arguments.size and (path or not paths):
