@@ -188,6 +188,13 @@ def test_an_interrupted_comparison_ends_with_the_same_numbers(
         assert ours.read_bytes() == theirs.read_bytes()
 
 
+def test_a_plan_names_cells_that_other_metrics_will_measure_again(compared: Path, recipe: Path, foveate: Any) -> None:
+    planned = foveate("compare", "translate", recipe, "--out", compared, "--plan", *SMALL)
+    assert len(re.findall(r"seed \d+\s+done", planned.out)) == 4
+    planned = foveate("compare", "translate", recipe, "--out", compared, "--plan", "--metrics", "bleu", *SMALL)
+    assert len(re.findall(r"seed \d+\s+to measure", planned.out)) == 4
+
+
 def test_seeds_and_variants_can_be_added(compared: Path, recipe: Path, tmp_path: Path, foveate: Any) -> None:
     out = Path(shutil.copytree(compared, tmp_path / "out"))
     more = tmp_path / "more.toml"

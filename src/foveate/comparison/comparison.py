@@ -8,7 +8,7 @@ from typing import Any
 
 from foveate.comparison import cell as cells
 from foveate.comparison.cell import Cell
-from foveate.comparison.comparison_folder import CELL, DESIGN, Folder
+from foveate.comparison.comparison_folder import DESIGN, Folder
 from foveate.comparison.comparison_report import write_report
 from foveate.comparison.design import UNLIMITED, Changes, CompareConfig, Design, tabled, varied
 from foveate.comparison.result import Result
@@ -174,6 +174,8 @@ def plan(design: Design, out: Path | None = None) -> list[Planned]:
     stored = Folder.begin(out, design, write=False) if out is not None and begun else None
     with TemporaryDirectory() as scratch:
         folder, planned = Folder.begin(Path(scratch), design), []
+        if stored is not None:
+            stored.design = cells.with_usual_metrics(design, folder)
         for variant in design.variants:
             parameters, seconds = _probed(folder, variant)
             for seed in design.seeds:
@@ -204,7 +206,7 @@ def _state(folder: Folder | None, variant: str, seed: int, design: Design) -> tu
     if folder is None:
         return "to train", 1.0
     place = folder.cell(variant, seed)
-    if (place / CELL).exists():
+    if cells.finished(folder, variant, seed) is not None:
         return "done", 0.0
     if is_finished(place):
         return "to measure", 0.0
