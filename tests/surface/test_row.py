@@ -296,6 +296,8 @@ def test_python_loads_what_the_command_line_has_trained(tmp_path: Path, foveate:
     things = list(classifier.rows.things(str(data)))
     together = classifier.classify(things)
     assert classifier.classify(classifier.rows.things(str(data))) == together
+    with pytest.raises(TypeError, match="`classify` takes a list of files or vectors, not str"):
+        classifier.classify(str(data))
     assert {one.label for one in together} <= {"rises", "falls"}
     (alone,) = classifier.classify(things[3:4])
     assert alone.probabilities == pytest.approx(together[3].probabilities, abs=1e-6)

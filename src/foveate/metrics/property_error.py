@@ -29,12 +29,14 @@ def roc_auc(scores: Float[np.ndarray, " values"], classes: Shaped[np.ndarray, " 
     >>> roc_auc(np.array([0.1, 0.4, 0.4, 0.8]), np.array([0, 0, 1, 1]))
     0.875
 
-    Raises DataError where a class has no example. Reference: Hanley and McNeil 1982.
+    NaN where a score is NaN, of a model whose training went wrong. Raises DataError where a class has no example. Reference: Hanley and McNeil 1982.
     """
     positive = classes == 1
     count, others = int(positive.sum()), int((~positive).sum())
     if not count or not others:
         raise DataError(f"ROC-AUC needs examples of both classes, and {count} of {count + others} are of class 1.")
+    if np.isnan(scores).any():
+        return float("nan")
     _, place, ties = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = np.cumsum(ties) - (ties - 1) / 2
     return float((ranks[place][positive].sum() - count * (count + 1) / 2) / (count * others))

@@ -26,7 +26,7 @@ def marks_spans(tags: Iterable[str]) -> bool:
     (True, True, False)
     """
     marked = set(tags) - {OUTSIDE}
-    return any(tag[0] in "BSU" for tag in marked) and all(_TAG.fullmatch(tag) for tag in marked)
+    return any(tag[:1] in ("B", "S", "U") for tag in marked) and all(_TAG.fullmatch(tag) for tag in marked)
 
 
 def spans(tags: Sequence[str]) -> list[Span]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from foveate.errors import DataError
 from foveate.metrics import accuracy, class_scores, macro_f1, marks_spans, span_f1, span_scores, spans
+from foveate.metrics.property_error import roc_auc
 
 PREDICTED = ["N", "N", "V", "N", "D", "V"]
 GOLD = ["N", "V", "V", "N", "N", "A"]
@@ -89,3 +91,8 @@ def test_the_same_span_in_another_sentence_is_another_span() -> None:
 )
 def test_tags_of_spans_are_recognised(tags: Sequence[str], yes: bool) -> None:
     assert marks_spans(str(tags).split()) is yes
+
+
+def test_empty_tags_mark_no_spans_and_scores_that_are_no_numbers_have_no_area() -> None:
+    assert not marks_spans([""])
+    assert np.isnan(roc_auc(np.array([np.nan, 0.1]), np.array([1, 0])))

@@ -44,7 +44,7 @@ from foveate.tasks.classify.label_answer import label_answer
 from foveate.tasks.classify.task import ClassifyConfig, RowVocabulary
 from foveate.tasks.labelling import Predicted, load_labeller, require_numbers
 from foveate.tasks.output_track import output_track
-from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
+from foveate.tasks.run_model import listed, require_kind, require_positions, require_text, traced
 
 CLASS_TOKENS = ("[class]", "[distillation]")
 """Labels of the vectors before the patches of a ViT."""
@@ -95,7 +95,7 @@ class RowClassifier(Looking):
 
         Raises DataError for a thing that the model cannot read.
         """
-        things = list(things)  # which `rows.things` gives only once
+        things = listed(things, "classify", "files or vectors")
         rows = [self.row(thing, f"Text {number}") for number, thing in enumerate(things, start=1)]
         return self.of_rows(rows, [str(thing) for thing in things])
 

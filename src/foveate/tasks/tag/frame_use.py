@@ -25,7 +25,7 @@ from foveate.inspect.trace import Pedigree
 from foveate.inspect.value import observed
 from foveate.models.tagger import FrameTagger
 from foveate.tasks.labelling import Predicted, load_labeller, require_numbers
-from foveate.tasks.run_model import require_positions, saved
+from foveate.tasks.run_model import listed, require_positions, saved
 from foveate.tasks.tag.frame_task import FrameVocabulary
 from foveate.tasks.tag.label_map import TRUE, runs, with_labels
 from foveate.tasks.tag.task import TagConfig
@@ -148,7 +148,7 @@ class FrameLabeller(Looking):
 
         Raises DataError for a thing that the model cannot read.
         """
-        things = list(things)  # which `rows.things` gives only once
+        things = listed(things, "label", "files or vectors")
         rows, names = [self.row(thing) for thing in things], [str(thing) for thing in things]
         results = self.of_rows(rows, names, [self._seconds(thing) for thing in things])
         places = map(place_of, things)
