@@ -29,7 +29,8 @@ def roc_auc(scores: Float[np.ndarray, " values"], classes: Shaped[np.ndarray, " 
     >>> roc_auc(np.array([0.1, 0.4, 0.4, 0.8]), np.array([0, 0, 1, 1]))
     0.875
 
-    NaN where a score is NaN, of a model whose training went wrong. Raises DataError where a class has no example. Reference: Hanley and McNeil 1982.
+    NaN where a score is NaN, of a model whose training went wrong. Raises DataError where a class has no example.
+    Reference: Hanley and McNeil 1982.
     """
     positive = classes == 1
     count, others = int(positive.sum()), int((~positive).sum())
