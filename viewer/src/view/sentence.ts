@@ -42,6 +42,8 @@ export const LEAST = 0.01;
 const [LARGEST, SMALLEST, ON_PHONES] = [36, 20, 17];
 /** On paper, where words are seen from near, and a page ends. */
 const PAPER = { largest: 26, smallest: 11, height: 520 };
+/** The height of a number, in pixels. */
+const HIGH = 12;
 /** Pixels below which words stand in columns. */
 const NARROW = 600;
 
@@ -300,6 +302,7 @@ export class Sentence {
     drawn.sort((a, b) => a.share - b.share);
     this.threads.replaceChildren(...drawn.map(({ line }) => line), ...numbers);
     this.threads.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
+    apart(numbers);
     const mark = (side: Side): void => this.words[side].forEach((word, at) => {
       const own = active !== null && active.at === at && active.side === (given.queries ? side : "query");
       const share = met[side].get(at);
@@ -320,4 +323,25 @@ function name(app: App, button: HTMLElement, { text, mark, notes }: Word): void 
   const written = h("bdi", { className: "written" }, shown);
   if (mark === "gap") written.setAttribute("aria-label", app.say("story.gap"));
   replace(button, notes.length ? h("span", { className: "notes" }, ...notes.map((note) => h("bdi", {}, note))) : null, written);
+}
+
+/** Numbers that stand over one another make room, as those of neighbours like "." and the end do. */
+function apart(numbers: readonly SVGTextElement[]): void {
+  const places = numbers.filter((number) => number.getAttribute("text-anchor") === "middle").map((number) => {
+    const [x, y] = [Number(number.getAttribute("x")), Number(number.getAttribute("y"))];
+    return { number, x, y, half: number.getBBox().width / 2 + 2 };
+  });
+  places.sort((a, b) => a.x - b.x);
+  for (let at = 1; at < places.length; at++) {
+    const here = places[at]!;
+    const line = places.slice(0, at).filter(({ y }) => Math.abs(y - here.y) < HIGH);
+    const [before, first] = [line.at(-1), line.at(-2)];
+    const overlap = before ? before.x + before.half - (here.x - here.half) : 0;
+    if (!before || overlap <= 0) continue;
+    // Half of it each; where the one before has no room for that, this one goes further.
+    const room = first ? Math.max(before.x - before.half - (first.x + first.half), 0) : overlap;
+    before.x -= Math.min(overlap / 2, room);
+    here.x = before.x + before.half + here.half;
+  }
+  for (const { number, x } of places) number.setAttribute("x", x.toFixed(1));
 }
