@@ -24,6 +24,10 @@ interface Expected {
   without_word: Switched;
   /** The head of the last layer without which the answer changes most. */
   head: number;
+  /** The number of the last layer's attention, in which that head is. */
+  site: number;
+  /** All heads of the model. */
+  heads: number;
   without_head: Switched;
 }
 

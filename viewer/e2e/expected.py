@@ -43,6 +43,8 @@ def main(sentence: str, switched: str) -> None:
                 "off": list(range(*off)),
                 "without_word": without(range(*off), ()),
                 "head": head,
+                "site": site,
+                "heads": sum(each.heads for each in trace.sites),
                 "without_head": heads[head],
             }
         )

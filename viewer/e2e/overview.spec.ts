@@ -4,6 +4,7 @@ import { expect, test, type Page } from "@playwright/test";
 import { HEADS } from "../src/colour";
 import { Engine } from "../src/engine/engine";
 import { FOLDER } from "../test/stored";
+import { expected } from "./answer";
 import { causal } from "./trace";
 import { visited } from "./visit";
 
@@ -15,10 +16,10 @@ const open = async (page: Page, name: string, hash = ""): Promise<string[]> => {
   return strangers;
 };
 
-test("the translator's 80 heads are all in view, over the whole width of the page", async ({ page }) => {
-  await page.setViewportSize({ width: 1300, height: 1080 });
+test("the translator's heads are all in view, over the whole width of the page", async ({ page }) => {
+  await page.setViewportSize({ width: 1300, height: 1500 });
   const strangers = await open(page, "translation");
-  await expect(page.locator("canvas[data-drawn]")).toHaveCount(80);
+  await expect(page.locator("canvas[data-drawn]")).toHaveCount(expected().heads);
   const view = page.locator(".overview");
   expect(await view.evaluate(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight)).toBeLessThanOrEqual(0);
   const right = await page.locator(".card").evaluateAll((cards) => Math.max(...cards.map((card) => card.getBoundingClientRect().right)));
@@ -66,7 +67,7 @@ test("the translator's heads have more than one behaviour, and each tile says it
   await expect(page.locator(".layer h2", { hasText: "…" })).toHaveCount(0);
   const titles = await page.locator(".layer h2").allTextContents();
   expect(titles.length).toBeGreaterThan(2);
-  expect(titles.map((title) => Number(/· (\d+)/.exec(title)![1])).reduce((a, b) => a + b)).toBe(80);
+  expect(titles.map((title) => Number(/· (\d+)/.exec(title)![1])).reduce((a, b) => a + b)).toBe(expected().heads);
   for (const section of await page.locator(".layer").all()) {
     const name = (await section.locator("h2").textContent())!.split(" · ")[0]!;
     await expect(section.locator(".card").first()).toHaveAccessibleName(new RegExp(`head \\d: ${name};`));
