@@ -168,7 +168,7 @@ def test_a_preset_is_the_one_that_python_names(name: str, expected: object) -> N
     assert config.model == expected
 
 
-def test_a_misspelt_task_is_no_missing_file(foveate: Any) -> None:
+def test_a_misspelt_task_is_not_called_a_missing_file(foveate: Any) -> None:
     said = foveate("plan", "transalte")
     assert said.code == 2
-    assert "transalte is no task and no file. Did you mean 'translate'?" in said.err
+    assert "transalte is neither a task nor a file. Did you mean 'translate'?" in said.err

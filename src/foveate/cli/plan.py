@@ -163,7 +163,7 @@ def _configuration(arguments: argparse.Namespace) -> tuple[str, Any, Any]:
         raise UsageError(f"Name one task and one configuration file at most, not {' '.join(arguments.what)!r}.")
     path = files[0] if files else None
     if path and not Path(path).exists() and (similar := did_you_mean(path, TASKS)):
-        raise UsageError(f"{path} is no task and no file.{similar}")
+        raise UsageError(f"{path} is neither a task nor a file.{similar}")
     name = task_of(path, *named) or USUAL
     task, paths = TASKS[name], files_given(arguments, name)
     if arguments.size and (path or not paths):

@@ -93,6 +93,6 @@ def test_tags_of_spans_are_recognised(tags: Sequence[str], yes: bool) -> None:
     assert marks_spans(str(tags).split()) is yes
 
 
-def test_empty_tags_mark_no_spans_and_scores_that_are_no_numbers_have_no_area() -> None:
+def test_empty_tags_mark_no_spans_and_nan_scores_have_no_area() -> None:
     assert not marks_spans([""])
     assert np.isnan(roc_auc(np.array([np.nan, 0.1]), np.array([1, 0])))

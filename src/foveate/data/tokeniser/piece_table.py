@@ -13,7 +13,7 @@ NUMBER, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
 def without_pieces(model: bytes, ids: Collection[int]) -> bytes:
     """The model with the same ids, in which texts are spelt without the pieces of `ids`.
 
-    Raises ValueError for bytes that are no message of protocol buffers.
+    Raises ValueError for bytes that cannot be read as a message of protocol buffers.
     """
     parts, piece = [], 0
     for number, field, body in _fields(model):
