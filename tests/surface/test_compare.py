@@ -18,6 +18,7 @@ from foveate.data.waveform import wav
 from foveate.errors import UsageError
 from foveate.metrics import character_error_rate
 from foveate.tasks.translate.pair import Pairs
+from foveate.tasks.translate.task import Forerunner
 from foveate.tasks.translate.use import Translator
 from foveate.train.resumption import exclusive
 
@@ -485,7 +486,15 @@ def test_lengths_whose_references_are_empty_have_no_value(recipe: Path, tmp_path
 def test_variants_that_begin_with_a_translator_have_weights_of_their_own(
     corpus: Path, tmp_path: Path, foveate: Any
 ) -> None:
-    deep = ("--vary", "model.encoder_layers=6,7", "--set", "initialise_from=en-fr", "--set", "train.steps=2")
+    layers = Forerunner.load("en-fr").config.model.encoder_layers
+    deep = (
+        "--vary",
+        f"model.encoder_layers={layers},{layers + 1}",
+        "--set",
+        "initialise_from=en-fr",
+        "--set",
+        "train.steps=2",
+    )
     model = ("--set", "model=transformer", "--set", "model.decoder_layers=2", "--set", "model.share=all")
     block = ("model_dim=256", "num_heads=8", "feedforward_dim=1024", "norm=pre")
     words = [word for setting in block for word in ("--set", f"model.block.{setting}")]

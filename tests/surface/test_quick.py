@@ -127,7 +127,7 @@ def test_damaged_weights_and_continued_runs_are_left_to_torch(foveate: Any, tmp_
     write_json(run / "model.json", {**final, "step": 300})
     LightTranslator.load(run)
     write_json(run / "model.json", {**final, "stored": ""})
-    _refused(run, "the type BF16")
+    _refused(run, "the type I8")
     write_json(run / "model.json", final)
     record = read_json(run / "config.json")
     for damaged in (None, "transformer", []):

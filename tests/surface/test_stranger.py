@@ -115,9 +115,9 @@ def exports(attention: Attention, folder: Path) -> list[str]:
     reasons = onnx_refusals(model.eval())
     if reasons:
         return reasons
-    save_onnx(model, folder)
+    save_onnx(model, folder / "onnx")
     tokens = torch.tensor([[1, 4, 5, 6, 7, 8, 2]])
-    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
     fed = {"tokens": tokens.numpy(), "lengths": np.array([tokens.shape[1]])}
     (logits,) = session.run(["logits"], fed)
     with torch.no_grad():

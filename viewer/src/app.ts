@@ -127,6 +127,7 @@ export class App {
   private go(hash: string): void {
     [this.camera.value, this.cursor.value, this.brush.value, this.word.value] = [null, null, null, null];
     [this.order.value, this.pairs.value] = ["place", null];
+    if (this.trace.view) this.restore(this.trace.view);
     this.restore(hash);
   }
 
