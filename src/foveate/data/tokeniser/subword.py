@@ -117,8 +117,8 @@ class SentencePieceTokeniser(Tokeniser):
         """A tokeniser with the same ids that splits pieces which `lines` have less than `min_count` times.
 
         A piece of several characters becomes the pieces from which it was merged, or those of the likeliest other
-        segmentation. Characters and bytes remain. So a text has no piece that a model has hardly read (Sennrich et al.
-        2017, "The University of Edinburgh's Neural MT Systems for WMT17", section 2.2: a threshold for the vocabulary).
+        segmentation. Characters and bytes remain. So a text has no piece that a model has hardly read (the vocabulary
+        threshold of Sennrich et al. 2017, "The University of Edinburgh's Neural MT Systems for WMT17").
         """
         counts = Counter(token for line in lines for token in self.encode(line))
         names = self.pieces(range(self.vocab_size))
