@@ -24,7 +24,7 @@ from foveate.nn.dropout import dropout
 from foveate.nn.embed import Tokens
 from foveate.nn.int8 import Int8Weight
 from foveate.nn.linear_layer import use_int8
-from foveate.nn.loss import projected_cross_entropy
+from foveate.nn.loss import Predictions
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.packing import Packing
 from foveate.nn.past import (
@@ -163,10 +163,10 @@ class CausalTransformer(LanguageModel[GPTState]):
             x = block(x, at=at, packing=packing)
         return self.norm(x)
 
-    def loss(self, text: Batch) -> Float[Tensor, ""]:
+    def predictions(self, text: Batch) -> Predictions:
         if not torch.is_grad_enabled():
-            return super().loss(text)
-        return projected_cross_entropy(self.hidden(self.read(text)), self.output_table, self.predicted(text))
+            return super().predictions(text)
+        return Predictions(self.hidden(self.read(text)), self.output_table)
 
     @property
     def output_table(self) -> Float[Tensor, "vocab model_dim"]:

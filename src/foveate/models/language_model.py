@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.data.batch import Batch
-from foveate.nn.loss import cross_entropy
+from foveate.nn.loss import Predictions
 from foveate.nn.packing import Packing
 
 State = TypeVar("State")
@@ -46,9 +46,13 @@ class LanguageModel(nn.Module, ABC, Generic[State]):
     def select(self, state: State, rows: Int[Tensor, " new_rows"]) -> State:
         """The state of the selected rows, which may be left out, repeated or reordered."""
 
+    def predictions(self, text: Batch) -> Predictions:
+        """The rows of `forward` for `read(text)`, whose loss a model may compute without all logits."""
+        return Predictions(self(self.read(text)))
+
     def loss(self, text: Batch) -> Float[Tensor, ""]:
         """Cross-entropy of every token after the first of its text, in nats, summed: the training loss."""
-        return cross_entropy(self(self.read(text)), self.predicted(text))
+        return self.predictions(text).cross_entropy(self.predicted(text))
 
     @staticmethod
     def read(text: Batch) -> Batch:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.data.batch import Batch
-from foveate.nn.loss import cross_entropy
+from foveate.nn.loss import Predictions
 from foveate.nn.packing import Packing
 
 State = TypeVar("State")
@@ -30,9 +30,14 @@ class Seq2Seq(nn.Module, ABC, Generic[State]):
     def forward(self, source: Batch, target: Batch) -> Float[Tensor, "tokens vocab"]:
         """Teacher-forced logits of the real target positions, sentence after sentence: the order of `predicted`."""
 
+    def predictions(self, source: Batch, target: Batch) -> Predictions:
+        """The rows of `forward`, whose loss a model may compute without all logits."""
+        return Predictions(self(source, target))
+
     def loss(self, source: Batch, target: Batch, *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
         """Cross-entropy of the real target positions, in nats, summed: the training loss."""
-        return cross_entropy(self(source, target), self.predicted(target), label_smoothing=label_smoothing)
+        predictions = self.predictions(source, target)
+        return predictions.cross_entropy(self.predicted(target), label_smoothing=label_smoothing)
 
     @abstractmethod
     def start(self, source: Batch, beam: int = 1) -> State:

@@ -32,7 +32,7 @@ from foveate.nn.dropout import dropout
 from foveate.nn.embed import Input, Tokens, embed, input_of
 from foveate.nn.int8 import Int8Weight
 from foveate.nn.linear_layer import PackedWeight, may_pack, packed_product, use_int8
-from foveate.nn.loss import projected_cross_entropy
+from foveate.nn.loss import Predictions
 from foveate.nn.multihead import KeyValue
 from foveate.nn.packing import Packing
 from foveate.nn.past import (
@@ -180,15 +180,10 @@ class Transformer(Seq2Seq[TransformerState]):
         values, places = source.packed(packing)
         return self._embed(self.source_embedding, self.position, values, packing.place, lengths, places), packing
 
-    def loss(self, source: Batch, target: Batch, *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
+    def predictions(self, source: Batch, target: Batch) -> Predictions:
         if self.output_bias is not None or not torch.is_grad_enabled():
-            return super().loss(source, target, label_smoothing=label_smoothing)
-        return projected_cross_entropy(
-            self.hidden(source, target),
-            self.output_table,
-            self.predicted(target),
-            label_smoothing=label_smoothing,
-        )
+            return super().predictions(source, target)
+        return Predictions(self.hidden(source, target), self.output_table)
 
     @property
     def output_table(self) -> Float[Tensor, "vocab model_dim"]:

@@ -57,6 +57,27 @@ def mixed_cross_entropy(
     return (shares * own + (1 - shares) * others).sum()
 
 
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """The teacher-forced logits of tokens; or their hidden vectors and the output matrix, so that the loss can be
+    computed in fewer passes over the logits.
+    """
+
+    vectors: Float[Tensor, "tokens dim"]
+    weight: Float[Tensor, "vocab dim"] | None = None
+
+    def cross_entropy(self, target: Int[Tensor, " tokens"], *, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
+        """`cross_entropy` of the logits."""
+        if self.weight is None:
+            return cross_entropy(self.vectors, target, label_smoothing=label_smoothing)
+        return projected_cross_entropy(self.vectors, self.weight, target, label_smoothing=label_smoothing)
+
+    def logits(self, rows: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
+        """The logits of some of the tokens."""
+        chosen = self.vectors[rows]
+        return chosen if self.weight is None else torch.nn.functional.linear(chosen, self.weight)
+
+
 def projected_cross_entropy(
     hidden: Float[Tensor, "tokens model_dim"],
     weight: Float[Tensor, "vocab model_dim"],

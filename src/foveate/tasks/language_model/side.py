@@ -10,12 +10,12 @@ from foveate.data.tokeniser import EOS, HuggingFaceTokeniser
 from foveate.tasks.exported import Exported, Note, saver
 from foveate.tasks.language_model import TASK
 from foveate.tasks.language_model.served_generator import ServedGenerator
-from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig
+from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig, loss_of_text
 from foveate.tasks.language_model.use import Generator
 from foveate.tasks.option import decode_config
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, beginning, made_up, vocabulary
-from foveate.tasks.side import Figures
+from foveate.tasks.side import NOT_DATA, Figures
 from foveate.tasks.stranger import Strangers
 from foveate.tasks.text_side import TextSide, suggested, validation_lines
 from foveate.tasks.text_task import TOKENISER, TextData
@@ -29,6 +29,7 @@ class LanguageModelSide(TextSide):
     tokeniser changes."""
 
     entry, config, task = TASK, LanguageModelTaskConfig, LanguageModelTask
+    not_data = NOT_DATA | {"unlikelihood"}
     validated = VALIDATED
     lower = frozenset({"loss", "perplexity", "bits_per_byte"})
     names = ("read", "looked from")
@@ -43,7 +44,7 @@ class LanguageModelSide(TextSide):
         model, text = LanguageModelTask.initial(config, size), made_up(rows, length + 1, size)
         return Probe(
             model=model,
-            loss=lambda: model.loss(text),
+            loss=lambda: loss_of_text(model, config, text),
             vocabulary=f"a vocabulary of {size:,}",
             batch=f"{rows} rows of {length} tokens",
             tokens=rows * length,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from foveate.config import setting
 from foveate.data.batch import Batch
@@ -23,6 +24,7 @@ from foveate.nn.transfer import beside
 from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import TextConfig, TextData, TextTask, text_of
+from foveate.tasks.unlikelihood import UnlikelihoodConfig
 
 VALIDATED = ("loss", "perplexity", "bits_per_byte", "accuracy")
 """The figures of `validate`, by which the best checkpoint can be chosen."""
@@ -39,6 +41,7 @@ class LanguageModelTaskConfig:
     data: TextConfig = TextConfig()
     tokeniser: TokeniserConfig = setting(ByteConfig(), "how text becomes tokens")
     model: LanguageModelConfig = setting(GPTConfig(), "the architecture")
+    unlikelihood: UnlikelihoodConfig = setting(UnlikelihoodConfig(), "the loss of phrases that repeat by mistake")
     decode: DecodeConfig = setting(SampleConfig(temperature=0.8, top_p=0.95), "how prompts are gone on from")
     seed: int = setting(0, "seed of initial weights and of the order of batches")
 
@@ -59,6 +62,15 @@ def text_bytes(lines: Iterable[str]) -> int:
     10
     """
     return sum(len(line.encode()) + LINE_BYTES for line in lines)
+
+
+def loss_of_text(model: LanguageModel, config: LanguageModelTaskConfig, text: Batch) -> Tensor:
+    """The training loss in nats, summed."""
+    if not config.unlikelihood.weight:
+        return model.loss(text)
+    predictions = model.predictions(text)
+    words = predictions.cross_entropy(model.predicted(text))
+    return words + config.unlikelihood.loss(predictions, text.ids[:, 1:], text.lengths - 1)
 
 
 class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
@@ -104,7 +116,7 @@ class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
         return Batch(rows, torch.full((len(rows),), rows.shape[1]), rows.numel())
 
     def loss(self, batch: Batch) -> Loss:
-        return Loss(self.model.loss(batch), batch.num_tokens - batch.size)
+        return Loss(loss_of_text(self.model, self.config, batch), batch.num_tokens - batch.size)
 
     def measured(self, each: Each) -> dict[str, float]:
         """Cross-entropy in nats per token, its exponential, bits for each byte of the text, and token accuracy."""

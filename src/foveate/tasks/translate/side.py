@@ -42,6 +42,7 @@ from foveate.tasks.translate.task import (
     TranslateTask,
     build_model,
     longest,
+    loss_of_words,
     require_measured,
 )
 from foveate.tasks.translate.translation import Translation
@@ -92,7 +93,7 @@ class TranslateSide(Side):
 
     entry, config, task = TASK, TranslateConfig, TranslateTask
     validated = VALIDATED
-    not_data = NOT_DATA | {"guide"}
+    not_data = NOT_DATA | {"guide", "unlikelihood"}
     lower = frozenset(
         {"loss", "perplexity", "alignment"} | {name for name in METRICS if name.endswith("error") or name == "ter"}
     )
@@ -118,7 +119,7 @@ class TranslateSide(Side):
 
         def loss_of(rows: int) -> Callable[[], Tensor]:
             source, target = made_up(rows, first, sizes[0]), made_up(rows, second + 1, sizes[1])
-            return lambda: model.loss(source, target, label_smoothing=config.label_smoothing)
+            return lambda: loss_of_words(model, config, source, target)
 
         return Probe(
             model=model,

@@ -11,7 +11,7 @@ from torch import Tensor
 from foveate.attention import record
 from foveate.config import setting
 from foveate.data.balanced_plan import BalancedPlan
-from foveate.data.batch import PairBatch
+from foveate.data.batch import Batch, PairBatch
 from foveate.data.batching import BatchPlan
 from foveate.data.pair_report import Report
 from foveate.data.parallel import ParallelData, prepare
@@ -43,6 +43,7 @@ from foveate.tasks.translate.head import guidance, guided_weights, linked_tokens
 from foveate.tasks.translate.pair import DataConfig, Pairs
 from foveate.tasks.translate.run_tokeniser import TOKENISERS, load_tokenisers
 from foveate.tasks.translate.vocabulary_transfer import Sides, TransferReport, transfer_vocabulary
+from foveate.tasks.unlikelihood import UnlikelihoodConfig
 
 Plan = BatchPlan | ShardPlan | BalancedPlan
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")
@@ -65,6 +66,7 @@ class TranslateConfig:
     model: ModelConfig = setting(BahdanauConfig(), "the architecture")
     guide: GuideConfig = setting(GuideConfig(), "what links in the data teach attention")
     label_smoothing: float = setting(0.1, "probability spread over the vocabulary in the training loss")
+    unlikelihood: UnlikelihoodConfig = setting(UnlikelihoodConfig(), "the loss of phrases that repeat by mistake")
     decode: DecodeConfig = setting(BeamConfig(), "how translations are searched for")
     seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
     initialise_from: str | None = setting(
@@ -95,6 +97,16 @@ def require_measured(config: TranslateConfig, metric: str) -> None:
         raise ValueError(f"train.metric cannot be alignment: {UNLINKED}")
 
 
+def loss_of_words(model: Seq2Seq, config: TranslateConfig, source: Batch, target: Batch) -> Tensor:
+    """The training loss in nats, summed, without that of links."""
+    smoothing, against = config.label_smoothing, config.unlikelihood
+    if not against.weight:
+        return model.loss(source, target, label_smoothing=smoothing)
+    predictions = model.predictions(source, target)
+    words = predictions.cross_entropy(Seq2Seq.predicted(target), label_smoothing=smoothing)
+    return words + against.loss(predictions, target.ids[:, 1:], target.lengths - 1)
+
+
 class TranslateTask(SharedValidation):
     """A translation model with its data, for training."""
 
@@ -111,6 +123,7 @@ class TranslateTask(SharedValidation):
         self.training, self.validation = training, validation
         self.plan = _plan(training, config, config.data.temperature or 1.0, _factors(config, source_tokeniser))
         self.model: Seq2Seq = build_model(config, source_tokeniser.vocab_size, target_tokeniser.vocab_size)
+        config.unlikelihood.require_logits(self.model)
         if training.links is not None:
             require_guidable(self.model)
 
@@ -205,12 +218,11 @@ class TranslateTask(SharedValidation):
 
     def loss(self, batch: PairBatch) -> Loss:
         count = batch.target.num_tokens - batch.target.size
-        smoothing = self.config.label_smoothing
         if batch.links is None:
-            return Loss(self.model.loss(batch.source, batch.target, label_smoothing=smoothing), count)
+            return Loss(loss_of_words(self.model, self.config, batch.source, batch.target), count)
         guide = self.config.guide
         with record(self.model, gradient=True) as recording:
-            total = self.model.loss(batch.source, batch.target, label_smoothing=smoothing)
+            total = loss_of_words(self.model, self.config, batch.source, batch.target)
         taught = guidance(guided_weights(recording, batch, guide.place), batch.links, guide.place)
         return Loss(total + guide.weight * taught, count)
 
