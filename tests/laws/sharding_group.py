@@ -33,6 +33,9 @@ from foveate.nn import BlockConfig
 from foveate.nn.measurement import Each, SharedValidation
 from foveate.storage.checkpoint import Checkpoints, load_weights, restore_model
 from foveate.storage.tensor import read_tensors
+from foveate.tasks.language_model.task import LanguageModelTaskConfig, loss_of_text
+from foveate.tasks.translate.task import TranslateConfig, loss_of_words
+from foveate.tasks.unlikelihood import UnlikelihoodConfig
 from foveate.train import Constant, Loss, TrainConfig, fit, reduction
 from foveate.train.shards import Shards
 from foveate.train.world import World
@@ -165,10 +168,12 @@ def descend(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def loss_on(model: Any, number: int) -> Tensor:
-    """A model's loss on a batch of three texts of five tokens."""
+    """A model's loss on a batch of three texts of five tokens, in odd batches also that of repeated tokens."""
     texts = Batch.of(torch.randint(2, 11, (3, 5), generator=torch.Generator().manual_seed(number)).tolist())
-    loss: Tensor = model.loss(texts) if isinstance(model, LanguageModel) else model.loss(texts, texts)
-    return loss / 20
+    against = UnlikelihoodConfig(weight=0.5 * (number % 2), ngram=1)
+    if isinstance(model, LanguageModel):
+        return loss_of_text(model, LanguageModelTaskConfig(unlikelihood=against), texts) / 20
+    return loss_of_words(model, TranslateConfig(label_smoothing=0.0, unlikelihood=against), texts, texts) / 20
 
 
 def distances(folder: Path) -> dict[str, float]:
