@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.nn.loss import Predictions
+from foveate.nn.packing import Packing
 
 
 class Repetition(NamedTuple):
@@ -31,15 +32,21 @@ def repetitions(ids: Int[Tensor, "batch length"], lengths: Int[Tensor, " batch"]
     """
     if ngram < 1:
         raise ValueError(f"ngram must be at least 1, got {ngram}")
-    place = torch.arange(ids.shape[1], device=ids.device)
-    same: Bool[Tensor, "batch position earlier"] = ids[:, :, None] == ids[:, None, :]
-    candidate = ~same & (place[:, None] > place) & (place >= ngram - 1) & (place[:, None] < lengths[:, None, None])
+    packing = Packing(lengths, ids.shape[1])
+    tokens, size = packing.pack(ids), int(ids.max()) + 2 if ids.numel() else 2
+    context = torch.arange(len(lengths), device=ids.device).repeat_interleave(lengths)
     for back in range(1, ngram):
-        candidate[:, back:, back:] &= same[:, :-back, :-back]
-    sentence, position, earlier = candidate.nonzero().unbind(1)
-    starts = lengths.cumsum(0) - lengths
-    pairs = torch.stack([starts[sentence] + position, ids[sentence, earlier]])
-    return Repetition(*pairs.unique(dim=1))
+        before = tokens.roll(back).where(packing.place >= back, -1)  # -1: before the text
+        context = (context * size + before + 1).unique(return_inverse=True)[1]
+    order = context.argsort(stable=True)
+    count = context.bincount()
+    rank = torch.arange(len(order), device=ids.device) - (count.cumsum(0) - count)[context[order]]
+    later = torch.arange(len(order), device=ids.device).repeat_interleave(rank)
+    step = torch.arange(1, len(later) + 1, device=ids.device) - (rank.cumsum(0) - rank)[later]
+    rows, candidates = order[later], tokens[order[later - step]]
+    wrong = candidates != tokens[rows]
+    pairs = (rows[wrong] * size + candidates[wrong]).unique()
+    return Repetition(pairs // size, pairs % size)
 
 
 def unlikelihood(predictions: Predictions, repetition: Repetition) -> Float[Tensor, ""]:
