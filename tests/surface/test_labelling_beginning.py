@@ -96,6 +96,14 @@ def test_pairs_are_read_from_gaps_to_labels(tmp_path: Path, foveate: Any) -> Non
     said = foveate("classify", tmp_path / "run", "red fish", "--no-tune")
     assert (said.code, said.out) == (3, "")
     assert "Text 1 has 1 part with tabs between them, but this model reads two." in said.err
+    said = foveate("classify", tmp_path / "run", "--no-tune", stdin=b"red fish\tbirds sing\n" * 600 + b"red fish\n")
+    assert said.out.count("\n") == 512
+    assert "Text 601 has 1 part" in said.err
+    said = foveate("fill", tmp_path / "bert", "--no-tune", stdin=b"red ___\tfish swim\nred\t___\tfish\n")
+    assert (said.code, said.out.count("\n")) == (3, 1)
+    assert "Text 2: The text has 3 parts" in said.err
+    said = foveate("fill", tmp_path / "bert", "red\t___\tfish", "--no-tune")
+    assert "foveate fill: The text has 3 parts" in said.err
     (tmp_path / "text.tsv").write_text("a\tb\n" * 10 + "a\tb\tc\n")
     said = foveate(*begin, "--out", tmp_path / "other", "--set", "segments=[0, 1]", *SMALL)
     assert said.code == 3

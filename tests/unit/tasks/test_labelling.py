@@ -158,6 +158,8 @@ def test_a_text_beyond_the_positions_is_refused_in_words(sentences: str, texts: 
     assert "sentences are used. More than 6 tokens: lines 2, 7" in str(reports["train"])
     with pytest.raises(DataError, match="Sentence 2 has 7 words, but the model has 6 positions"):
         SentenceTagger(tagging.model, tagging.vocabulary).tag(["a", "a a a a a a a"])
+    with pytest.raises(DataError, match="Sentence 514 has 7 words"):
+        SentenceTagger(tagging.model, tagging.vocabulary).tag(["a", "a a a a a a a"], first=512)
     task, _ = ClassifyTask.prepare(classify_config(texts, encoder), tmp_path / "classify")
     with pytest.raises(DataError, match="Text 1 has 7 tokens, begin and end included, but the model has 6 positions"):
         TextClassifier(task.model, task.tokeniser, task.labels).classify(["aaaaa"])

@@ -234,7 +234,8 @@ class _Classifying(Answering):
 
     def lines(self, texts: Sequence[str], first: int) -> Iterator[str]:
         self.strangers.note(texts)
-        for text, answer in zip(texts, self.classifier.classify(texts), strict=True):
+        rows = [self.classifier.row(text, f"Text {number}") for number, text in enumerate(texts, start=first + 1)]
+        for text, answer in zip(texts, self.classifier.of_rows(rows, texts), strict=True):
             yield self.line(text, answer)
             self.draw(text, answer)
 

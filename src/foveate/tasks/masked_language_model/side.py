@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foveate.errors import DataError, UsageError
+from foveate.errors import DataError, FoveateError, UsageError
 from foveate.inspect import terminal
 from foveate.inspect.alignment import readable
 from foveate.inspect.caption import printable
@@ -142,9 +142,12 @@ class _Filling(Answering):
 
     def lines(self, texts: Sequence[str], first: int) -> Iterator[str]:
         gap, most = self.arguments.gap, self.arguments.best
-        for text in texts:
+        for number, text in enumerate(texts, start=first + 1):
             self.strangers.note(self.filler.parts(text, gap))
-            filled = self.filler.fill(text, best=most or 1, gap=gap)
+            try:
+                filled = self.filler.fill(text, best=most or 1, gap=gap)
+            except FoveateError as error:
+                raise (type(error)(f"Text {number}: {error}") if first or len(texts) > 1 else error) from None
             yield filled.text
             for number, choices in enumerate(filled.choices if most else (), start=1):
                 best = (f"{share:.4f} {printable(readable([piece])[0])}" for piece, share in choices)

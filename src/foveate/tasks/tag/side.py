@@ -295,7 +295,7 @@ class _Tagging(Answering):
 
     def lines(self, texts: Sequence[str], first: int) -> Iterator[str]:
         self.strangers.note(texts)
-        for sentence in self.tagger.tag(texts):
+        for sentence in self.tagger.tag(texts, first=first):
             if not self.columns:
                 yield str(sentence)
                 continue

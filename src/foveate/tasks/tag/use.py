@@ -67,24 +67,26 @@ class SentenceTagger(Looking):
         return cls(*load_labeller(folder, "tag", TagConfig, WordVocabulary, note))._of(folder)
 
     @overload
-    def tag(self, sentences: str) -> TaggedSentence: ...  # type: ignore[overload-overlap]
+    def tag(self, sentences: str, *, first: int = 0) -> TaggedSentence: ...  # type: ignore[overload-overlap]
 
     @overload
-    def tag(self, sentences: Sequence[str | Sequence[str]]) -> list[TaggedSentence]: ...
+    def tag(self, sentences: Sequence[str | Sequence[str]], *, first: int = 0) -> list[TaggedSentence]: ...
 
     @torch.inference_mode()
-    def tag(self, sentences: str | Sequence[str | Sequence[str]]) -> TaggedSentence | list[TaggedSentence]:
+    def tag(
+        self, sentences: str | Sequence[str | Sequence[str]], *, first: int = 0
+    ) -> TaggedSentence | list[TaggedSentence]:
         """Tag a sentence that is a text, whose words stand between white space, or each of several, which may be texts
-        or lists of words. An empty one has no tags.
+        or lists of words. An empty one has no tags. Messages count sentences after the `first` ones.
 
         Raises DataError for a sentence with more words than the model has positions.
         """
         require_texts(sentences, lists=True)
         if isinstance(sentences, str):
-            return self.tag([sentences])[0]
+            return self.tag([sentences], first=first)[0]
         words = [self._words(sentence) for sentence in sentences]
         results = [TaggedSentence((), (), ())] * len(words)
-        for number, sentence in enumerate(words, start=1):
+        for number, sentence in enumerate(words, start=first + 1):
             self._require_positions(sentence, number)
         for group in groups([len(sentence) for sentence in words]):
             logits = self.model(self._batch([words[index] for index in group]))
