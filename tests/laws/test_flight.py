@@ -121,7 +121,7 @@ def test_a_sentence_in_flight_is_decoded_as_alone_to_the_bit(config, data):
         flight.admit(part, part, [limits_of(sentence, config) for sentence in part])
         trip.fly(data.draw(st.integers(0, 6), label="ticks"))
         assert flight.flying <= capacity
-        unwanted = data.draw(st.lists(st.integers(0, SENTENCES - 1), max_size=2), label="dropped")
+        unwanted = data.draw(st.lists(st.integers(0, SENTENCES - 1), max_size=SENTENCES), label="dropped")
         dropped |= set(unwanted) - set(order) - set(trip.arrived)
         flight.drop([sentence for sentence in unwanted if sentence not in order])
     trip.land()
@@ -130,6 +130,22 @@ def test_a_sentence_in_flight_is_decoded_as_alone_to_the_bit(config, data):
     assert sorted(trip.arrived) == expected
     for sentence in expected:
         assert trip.arrived[sentence] == alone(model, model.start, sentence, config, limits_of(sentence, config))
+
+
+@pytest.mark.parametrize(
+    "config", [*CONFIGS[:4:2], CONFIGS[3], GreedyConfig(max_length=12, no_repeat_ngram=2)], ids=str
+)
+def test_a_sentence_that_comes_after_all_others_were_dropped_is_decoded_as_alone(config):
+    model = Hashing()
+    flight = Flight[int](model, model.start, config, gather=1)
+    trip = Trip(flight, {})
+    flight.admit(range(6), range(6), [Limits(max_length=1 if number == 2 else 9) for number in range(6)])
+    trip.fly(1)
+    assert 2 in trip.arrived
+    flight.drop([0, 1, 3, 4, 5])
+    flight.admit([6], [6], [Limits(max_length=9)])
+    trip.land()
+    assert trip.arrived[6] == alone(model, model.start, 6, config, Limits(max_length=9))
 
 
 def test_room_is_made_for_the_hypotheses_in_flight_and_not_for_those_that_were_dropped():

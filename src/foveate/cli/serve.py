@@ -1,6 +1,7 @@
 """foveate serve"""
 
 import argparse
+from urllib.parse import urlsplit
 
 from foveate.errors import SetupError, UsageError
 from foveate.tasks import task_of
@@ -35,7 +36,12 @@ admitted, and ends. A request that would wait too long for its turn is refused a
     )
     parser.add_argument("--api-key-file", metavar="FILE", help="only requests with a key of this file, one in a line")
     parser.add_argument(
-        "--allow-origin", action="append", default=[], metavar="URL", help="pages of this origin may ask; repeatable"
+        "--allow-origin",
+        action="append",
+        default=[],
+        type=_origin,
+        metavar="URL",
+        help="pages of this origin may ask; repeatable",
     )
     parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds until 504 (30)")
     parser.add_argument(
@@ -112,6 +118,14 @@ def named(runs: list[str]) -> tuple[tuple[str, str], ...]:
             raise UsageError(f"A run's name stands in addresses, so {name!r} is none. Write NAME={folder}.")
         pairs[name] = folder
     return tuple(pairs.items())
+
+
+def _origin(text: str) -> str:
+    """An origin as browsers send it, without a path."""
+    origin, parts = text.rstrip("/").lower(), urlsplit(text.lower())
+    if origin != "null" and not (parts.netloc and origin == f"{parts.scheme}://{parts.netloc}"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an origin, such as https://pages.example:8443")
+    return origin
 
 
 def _seconds(text: str) -> float:

@@ -183,7 +183,7 @@ class Flight(Generic[Source]):
             self._run.keep(rows)
             return self._rest()
         assert self._running is not None
-        places = [place for place, number in enumerate(self._running.sentence.tolist()) if number not in numbers]
+        places = [place for place, number in enumerate(self._running.sentence.tolist()) if number in self._numbers]
         self._keep(torch.tensor(places, dtype=torch.int64, device=self._running.sentence.device))
         return None
 

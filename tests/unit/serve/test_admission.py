@@ -59,6 +59,32 @@ def test_a_service_that_has_little_to_do_does_not_become_slow_by_measuring() -> 
     assert admission.rate == pytest.approx(4000, rel=0.1)
 
 
+def test_answers_at_once_or_soon_after_each_other_do_not_make_a_service_fast() -> None:
+    admission = Admission(Limits())
+    admission.begin(1000.0)
+    for _ in range(1000):
+        admission.measured(60, 0.3, 2)
+        admission.measured(60, 0.0, 2)
+        admission.measured(60, 0.3, 3)
+        admission.measured(60, 0.003, 3)
+    assert admission.rate == 1000
+    admission.measured(60, 0.06, 8)
+    assert admission.rate == pytest.approx(1000)
+    for _ in range(100):
+        admission.measured(600, 0.3, 2)
+        admission.measured(600, 0.0, 2)
+    assert admission.rate == pytest.approx(4000, rel=0.1)
+
+
+def test_a_request_that_is_not_read_is_refused_by_the_wait_of_the_fastest() -> None:
+    admission = Admission(Limits(wait=2.0))
+    admission.begin(100.0, flights=True)
+    admission.admit(1000, lane="batch")
+    admission.admit(100, lane="flight")
+    assert admission.busy().headers == {"retry-after": "1"}
+    assert admission.busy(lane="batch").headers == {"retry-after": "9"}
+
+
 def test_no_request_has_a_cost_below_its_text_or_beyond_the_longest_answer() -> None:
     for tokens in (-1_000_000, 0, None, "5", 10**12):
         price = cost("answer", ["four"], {"max_tokens": tokens}, LENGTHS)

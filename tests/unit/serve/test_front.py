@@ -1,5 +1,6 @@
 """The door of the service: clients that do not read, and failures that say why."""
 
+import argparse
 import asyncio
 import socket
 import subprocess
@@ -13,16 +14,19 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from foveate.errors import SetupError
+from foveate.cli.serve import _origin
+from foveate.errors import DataError, SetupError
 from foveate.serve.service.admission import Limits, cost
 from foveate.serve.service.desk import Desk
 from foveate.serve.service.front import Door, Gate, application
 from foveate.serve.service.keyring import Keyring
-from foveate.serve.service.message import Card
+from foveate.serve.service.message import Card, Failed, from_model
 from foveate.serve.service.model_pool import ModelPool
+from foveate.serve.service.model_process import ModelProcess, main
 from foveate.serve.service.model_setup import Setup
 from foveate.serve.service.nursery import Nursery
 from foveate.serve.service.refused import RefusedError
+from foveate.serve.service.running import _bound, _listen
 
 
 class Barren(Nursery):
@@ -159,3 +163,47 @@ def test_a_full_service_refuses_without_reading_whatever_asks_a_model(desk: Desk
     assert completions.json()["error"]["code"] == "overloaded"
     assert (detect.status_code, live.status_code) == (400, 200)
     assert 'foveate_refusals_total{code="overloaded"} 2.0' in metrics.text
+
+
+def test_an_address_that_another_program_took_meanwhile_is_an_error_in_words() -> None:
+    with _bound("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with _bound("127.0.0.1", port) as second:
+            _listen(first, "127.0.0.1")
+            with pytest.raises(SetupError, match=f"127.0.0.1:{port} cannot be used: Address already in use"):
+                _listen(second, "127.0.0.1")
+
+
+@pytest.mark.parametrize("error", [NameError("name 'x' is not defined"), DataError("no weights in tag\udcff")])
+def test_whatever_ends_the_loading_is_told_to_the_front(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(process: ModelProcess, setup: Setup) -> None:
+        raise error
+
+    monkeypatch.setattr(ModelProcess, "load", load)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    front, model = socket.socketpair()
+    with front, model:
+        main(model, Setup(()))
+        said = front.recv(65_536)
+        message = from_model(said[4:])  # after its length
+    assert isinstance(message, Failed)
+    assert ("name 'x' is not defined" in message.reason) or message.reason == "no weights in tag\\udcff"
+
+
+@pytest.mark.parametrize(
+    ("given", "origin"),
+    [
+        ("https://A.example", "https://a.example"),
+        ("http://localhost:3000/", "http://localhost:3000"),
+        ("null", "null"),
+        ("*", None),
+        ("a.example", None),
+        ("https://a.example/page", None),
+    ],
+)
+def test_an_origin_is_compared_as_browsers_send_it(given: str, origin: str | None) -> None:
+    if origin is not None:
+        assert _origin(given) == origin
+        return
+    with pytest.raises(argparse.ArgumentTypeError, match="is not an origin"):
+        _origin(given)

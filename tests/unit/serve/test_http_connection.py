@@ -17,16 +17,22 @@ LIMITS = Limits(arrival=0.2, timeout=0.3)
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: "
 LARGE = 1 << 23
 """Bytes that no socket keeps."""
+LEFT: list[bytes] = []
+"""The requests whose client was seen to leave."""
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the body: "wait" after a while, "large" at length."""
+    """Answers with the body: "wait" after a while, "large" at length, "hold" never."""
     body, more = b"", True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             return
         body, more = body + message["body"], message["more_body"]
+    if body == b"hold":
+        assert (await receive())["type"] == "http.disconnect"
+        LEFT.append(body)
+        return
     if body == b"wait":
         await asyncio.sleep(0.5)
     body = b"x" * LARGE if body == b"large" else body
@@ -202,3 +208,21 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
         return await rest(reader)
 
     assert len(told(talk)) < LARGE
+
+
+@pytest.mark.parametrize("later", [b"", HEAD + b"1\r\n\r\na", (HEAD + b"4\r\n\r\nhold") * 2])
+def test_a_client_that_leaves_is_noticed_whatever_it_has_sent_after(later: bytes) -> None:
+    LEFT.clear()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(HEAD + b"4\r\n\r\nhold" + later)
+        await asyncio.sleep(0.1)
+        writer.close()
+        for _ in range(100):
+            if LEFT:
+                break
+            await asyncio.sleep(0.01)
+        return b""
+
+    told(talk)
+    assert LEFT == [b"hold"]

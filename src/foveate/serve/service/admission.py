@@ -93,6 +93,8 @@ class Admission:
         """The cost of the admitted requests without an answer, by how they are answered."""
         self._fastest: Lane = "batch"
         self._cost = self._seconds = 0.0
+        self._slow = (0.0, 0.0)
+        """The cost and seconds of slow answers with little company, which fade like the others."""
         self._initial = 0.0
         self._full = False
 
@@ -123,15 +125,23 @@ class Admission:
         self._initial, self._fastest = rate, "flight" if flights else "batch"
 
     def measured(self, cost: int, seconds: float, together: int = COMPANY) -> None:
-        """So much was answered while so many texts were in work. Few together take longer for each: they show how fast
-        the models are at least, and texts without characters show nothing.
+        """So much was answered, in so many seconds since the answer before, while so many texts were in work. Few
+        together take longer for each: they show how fast the models are at least, and texts without characters show
+        nothing. Of several answers at once the first has all seconds, so that few are judged with those before them.
         """
         if not cost:
             return
-        if together < COMPANY and cost < self.rate / self.workers * seconds:
-            return
-        fade = math.exp2(-seconds / HALF_LIFE)
-        self._cost, self._seconds = fade * self._cost + cost, fade * self._seconds + seconds
+        if together < COMPANY:
+            fade = math.exp2(-seconds / HALF_LIFE)
+            work, took = fade * self._slow[0] + cost, fade * self._slow[1] + seconds
+            if work < self.rate / self.workers * took:
+                self._slow = work, took
+                return
+        else:
+            work, took = float(cost), seconds
+        self._slow = 0.0, 0.0
+        fade = math.exp2(-took / HALF_LIFE)
+        self._cost, self._seconds = fade * self._cost + work, fade * self._seconds + took
 
     def admit(self, cost: int, *, alone: float = 0.0, streams: bool = False, lane: Lane = "batch") -> None:
         """Count a request as waiting; `lane` says how it is answered.
@@ -157,9 +167,9 @@ class Admission:
             raise self.busy(cost, lane=lane)
         self.costs[lane] += cost
 
-    def busy(self, cost: int = 0, *, lane: Lane = "batch") -> RefusedError:
-        """The refusal (429) of a request."""
-        wait = self._ahead(lane, cost) / self.rate
+    def busy(self, cost: int = 0, *, lane: Lane | None = None) -> RefusedError:
+        """The refusal (429) of a request, without a `lane` of one that was not read."""
+        wait = self._ahead(lane or self._fastest, cost) / self.rate
         return RefusedError(
             429,
             f"The service is busy: this request would wait {wait:.1f} seconds. Try again later.",

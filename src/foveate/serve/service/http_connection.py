@@ -5,7 +5,7 @@ from typing import Any
 
 import httptools
 import msgspec
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from foveate.serve.service.admission import Limits
 
@@ -19,7 +19,8 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
 
     class HttpConnection(HttpToolsProtocol):
         """uvicorn waits without end for the rest of a request, and for a client that does not read. It loses the body
-        of a request that offers another protocol, and reads what comes later of it as the next request.
+        of a request that offers another protocol, and reads what comes later of it as the next request. Where a client
+        leaves that has sent several requests, it answers all but the last one on.
         """
 
         _late: asyncio.TimerHandle | None = None
@@ -27,6 +28,7 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
         _head = 0
         """Bytes of the header until now."""
         _in_body = False
+        _answering: RequestResponseCycle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -97,7 +99,15 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
             self._forget()
             if self._stuck is not None:
                 self._stuck.cancel()
+            if self._answering is not None and not self._answering.response_complete:  # uvicorn tells the newest alone
+                self._answering.disconnected = True
+                self._answering.message_event.set()
+            self.pipeline.clear()
             super().connection_lost(exc)
+
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+            self._answering = cycle
+            super()._start_asgi_task(cycle, app)
 
         def _expect(self) -> None:
             """A request has to arrive in time from now on."""

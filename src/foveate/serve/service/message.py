@@ -131,6 +131,11 @@ def packed(message: ToModel | FromModel) -> bytes:
     return _SIZE.pack(len(content)) + content
 
 
+def encodable(text: str) -> str:
+    """A text with escapes for what UTF-8 cannot have, such as some bytes in the name of a folder."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def size_of(header: bytes) -> int:
     """The length of the message after its header."""
     return int(_SIZE.unpack(header)[0])

@@ -31,6 +31,7 @@ from foveate.serve.service.message import (
     Ready,
     Refusal,
     Reply,
+    encodable,
     packed,
     receive,
 )
@@ -56,7 +57,10 @@ def main(connection: socket.socket, setup: Setup) -> None:
         with permit(*setup.modules):
             process.load(setup)
     except FoveateError as error:
-        process.send(Failed(str(error), error.exit_code))
+        process.send(Failed(encodable(str(error)), error.exit_code))
+        return
+    except Exception as error:
+        process.send(Failed(encodable(f"The runs could not be loaded: {error} ({described(error)})."), 1))
         return
     process.work()
 
@@ -204,7 +208,7 @@ class ModelProcess:
         return Card(
             name=name,
             verb=model.verb,
-            folder=folder.name,
+            folder=encodable(folder.name),
             digest=self.digests[name],
             parameters=sum(weight.numel() for weight in model.reader.model.parameters()),
             languages=None if several or model.verb != "translate" else pair_of(name),

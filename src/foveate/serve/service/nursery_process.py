@@ -7,9 +7,11 @@ import json
 import os
 import signal
 import socket
+import sys
 from contextlib import suppress
 from typing import Any
 
+from foveate.serve.service.failure import described
 from foveate.serve.service.model_process import main
 from foveate.serve.service.model_setup import Setup
 
@@ -52,5 +54,7 @@ def _work(connection: socket.socket, order: dict[str, Any]) -> None:
         runs = tuple((name, run) for name, run in order.pop("runs"))
         main(connection, Setup(runs=runs, **{**order, "modules": tuple(order["modules"])}))
         code = 0
+    except BaseException as error:
+        print(f"A model process ends: {described(error)}", file=sys.stderr, flush=True)
     finally:
         os._exit(code)

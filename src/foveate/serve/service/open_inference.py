@@ -179,7 +179,7 @@ def _files(query: Infer, binary: memoryview, most: int) -> list[bytes]:
     tensor = _tensor(query, binary, VECTORS, NUMBERS)
     kind = np.dtype(NUMBERS[tensor.datatype])
     shape = tensor.shape
-    if not 1 <= len(shape) <= 3 or not all(length > 0 for length in shape):
+    if not 1 <= len(shape) <= 3 or not all(0 < length < 1 << 31 for length in shape):
         raise invalid(
             f"The input {VECTORS} has the shape (width), (length, width) or (examples, length, width), got {shape}."
         )

@@ -55,7 +55,7 @@ def run(service: Service, *, note: Callable[[str], None], log: Callable[[str], N
 
 
 async def _run(service: Service, note: Callable[[str], None], log: Callable[[str], None] | None) -> None:
-    listener = _listening(service.address, service.port)
+    listener = _bound(service.address, service.port)
     loop, early = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, early.set)  # it would end the service while the runs are being loaded
     pool = ModelPool(service.setup, service.processes, note, spare=service.spare)
@@ -86,6 +86,7 @@ async def _run(service: Service, note: Callable[[str], None], log: Callable[[str
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, closing.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: pool.watch(_reload(pool, note)))
+        _listen(listener, service.address)
         note(f"{address} serves {names}. Ctrl-C ends it.")
         if early.is_set():
             pool.watch(_reload(pool, note))
@@ -139,8 +140,8 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _listening(address: str, port: int) -> socket.socket:
-    """A listening socket. Raises SetupError if the address cannot be used."""
+def _bound(address: str, port: int) -> socket.socket:
+    """A socket at an address, which does not listen yet. Raises SetupError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -148,7 +149,17 @@ def _listening(address: str, port: int) -> socket.socket:
         listener.bind((address, port))
     except OSError as error:
         listener.close()
-        raise SetupError(
-            f"{address}:{port} cannot be used: {error.strerror}. Choose another --port; 0 takes a free one."
-        ) from error
+        raise _unusable(address, port, error) from error
     return listener
+
+
+def _listen(listener: socket.socket, address: str) -> None:
+    """Let clients connect. Raises SetupError where another program began to listen since the socket was bound."""
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise _unusable(address, listener.getsockname()[1], error) from error
+
+
+def _unusable(address: str, port: int, error: OSError) -> SetupError:
+    return SetupError(f"{address}:{port} cannot be used: {error.strerror}. Choose another --port; 0 takes a free one.")

@@ -119,7 +119,10 @@ class ServedTranslator(Served):
 
     def require_short(self, sentences: Sequence[str]) -> None:
         """Raises DataError for a sentence with too many tokens."""
+        positions = self.reader.model.max_length
         for sentence in sentences:
+            if positions is not None and len(sentence.encode()) >= positions:
+                self.reader.encode(sentence, "A sentence")
             if len(sentence.encode()) > LONGEST and (tokens := self.tokens(sentence)) > LONGEST:
                 raise DataError(
                     f"A sentence has {tokens:,} tokens, and at most {LONGEST:,} are allowed: {sentence[:40]!r} … "
