@@ -7,7 +7,7 @@ from typing import Any
 from foveate.config import assign, build, to_dict
 from foveate.config.toml import inline
 from foveate.data.text import normalise
-from foveate.errors import DataError
+from foveate.errors import DataError, UsageError
 from foveate.storage.draft import disk_errors, write_file
 from foveate.storage.run import begin_run, create_run
 from foveate.tasks.run_plan import BEGINNING, Allowance, Size
@@ -97,5 +97,21 @@ def _both(pair: Sequence[str], number: int) -> Sequence[str]:
 
 
 def _changed(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    words = (f"{path}={'none' if value is None else inline(value)}" for path, value in changes.items())
+    words = (f"{path}={'none' if value is None else inline(_plain(value, path))}" for path, value in changes.items())
     return dict(assign(mapping, list(words)))
+
+
+def _plain(value: Any, path: str) -> Any:
+    """A setting as TOML has it, with "none" for None. Raises UsageError for values of other types."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part, f"{path}.{key}") for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part, path) for part in value]
+    if hasattr(value, "item"):  # a number of numpy
+        value = value.item()
+    if value is None or isinstance(value, Path):
+        return "none" if value is None else str(value)
+    if not isinstance(value, str | bool | int | float):
+        kind = type(value).__name__
+        raise UsageError(f"{path} is a {kind}. Give a text, a number, true or false, a list or a table of settings.")
+    return value

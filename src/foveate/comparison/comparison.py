@@ -73,11 +73,13 @@ def design_of(
     if not isinstance(base.get("compare", {}), Mapping):
         raise UsageError("compare must be a table of settings, such as compare.seeds = 3.")
     settings = {**base.get("compare", {}), **options}
+    for name in ("seeds", "metrics", "lengths"):
+        if hasattr(settings.get(name), "tolist"):  # an array or a number of numpy
+            settings[name] = settings[name].tolist()
+        if isinstance(settings.get(name), tuple | range):
+            settings[name] = list(settings[name])
     if isinstance(settings.get("seeds"), int) and not isinstance(settings["seeds"], bool):
         settings["seeds"] = list(range(settings["seeds"]))
-    for name in ("seeds", "metrics", "lengths"):
-        if isinstance(settings.get(name), tuple):
-            settings[name] = list(settings[name])
     config = build(CompareConfig, settings, where="compare")
     changes = dict(variants) if variants is not None else _variants(config)
     return Design.of(

@@ -150,9 +150,12 @@ class _Builder:
         members = tuple(member for member in members if member is not type(None) and member not in protocols)
         classes = [member for member in members if dataclasses.is_dataclass(member)]
         if len(members) == 1:
-            return self.convert(members[0], value, where, default)
-        if classes and (isinstance(value, Mapping) or len(classes) == len(members)):
-            part = self._choice(classes, value, where, default)
+            named = bool(classes) and value == kind_of(members[0])
+            return self.convert(members[0], {} if named else value, where, default)
+        literals = [each for one in members if typing.get_origin(one) is Literal for each in typing.get_args(one)]
+        kind = isinstance(value, str) and value not in literals and str not in members
+        if classes and (isinstance(value, Mapping) or kind or len(classes) == len(members)):
+            part = self._choice(classes, value, where, default, literals)
             if protocols and not isinstance(part, (*members, *protocols)):
                 missing = ", ".join(name for name in _attributes(protocols[0]) if not hasattr(part, name))
                 raise UsageError(
@@ -169,18 +172,22 @@ class _Builder:
             return _scalar(float, value, where)
         raise UsageError(f"{_name(where)} must be {_expected(members)}, got {shown(value)}.")
 
-    def _choice(self, classes: list[Any], value: Any, where: str, default: Any) -> Any:
-        """One of several dataclasses, by `kind`, by its name alone, or the default's class without a kind."""
+    def _choice(self, classes: list[Any], value: Any, where: str, default: Any, literals: Sequence[Any] = ()) -> Any:
+        """One of several dataclasses, by `kind`, by its name alone, or the default's class without a kind. `literals`
+        are other values, for messages.
+        """
+        kinds = {kind_of(cls): cls for cls in classes}
+        choices = ", ".join(shown(choice) for choice in (*kinds, *literals))
+        if value is None and "none" in kinds:
+            value = "none"
         if isinstance(value, str):
             value = {"kind": value}
-        kinds = {kind_of(cls): cls for cls in classes}
-        choices = ", ".join(f'"{kind}"' for kind in kinds)
         if not isinstance(value, Mapping):
             raise UsageError(f"{_name(where)} must be a table with a kind ({choices}), got {shown(value)}.")
         settings = {key: part for key, part in value.items() if key != "kind"}
         if "kind" not in value and default is not None:
             return self._dataclass(type(default), settings, where, default, kinds)
-        kind = value.get("kind")
+        kind = value.get("kind", "none" if "none" in kinds and "kind" in value else None)
         if isinstance(kind, str) and ":" in kind:
             return self._dataclass(self._imported(kind, where), settings, where, default)
         if kind is None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from foveate.attention import AttentionConfig
 from foveate.errors import DataError
 from foveate.models.hugging_face_folder import (
+    ACTIVATIONS,
     built,
     described,
     number,
@@ -21,12 +22,10 @@ from foveate.models.hugging_face_folder import (
     write_folder,
 )
 from foveate.models.transformer import Transformer, TransformerConfig
-from foveate.nn.feedforward import Activation
 from foveate.nn.position_vector import SinusoidalConfig
 from foveate.nn.transformer_block import BlockConfig
 from foveate.suggestion import listing
 
-ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 MODULES = {
     "attention.query": "self_attn.q_proj",
     "attention.key": "self_attn.k_proj",

@@ -131,7 +131,7 @@ def _known(index: Path, state: str) -> str | None:
 
 def _name(address: str) -> str:
     """The file name of an address, whose ending says how to unpack it."""
-    return address.rstrip("/").rpartition("/")[2].partition("?")[0] or "file"
+    return address.partition("?")[0].rstrip("/").rpartition("/")[2] or "file"
 
 
 def _home() -> Path:

@@ -54,7 +54,7 @@ class HuggingFaceTokeniser(Tokeniser):
                 return cls(_wordpiece(folder / WORDPIECE, settings, {**USUAL, **names}), {**USUAL, **names})
             if all((folder / name).exists() for name in BPE):
                 names = {"bos": END_OF_TEXT, "eos": END_OF_TEXT, **names}
-                return cls(_bytes(folder, sorted(set(names.values()))), names)
+                return cls(_bytes(folder, names), names)
         except DataError:
             raise
         except Exception as error:  # the library raises plain Exception
@@ -124,6 +124,11 @@ class HuggingFaceTokeniser(Tokeniser):
         id = None if name is None else self.inner.token_to_id(name)
         return None if id is None else int(id)
 
+    def takes_spaces(self, role: Role) -> bool:
+        """Whether a special token takes the spaces before it."""
+        token = self.inner.get_added_tokens_decoder().get(self.id_of(role))
+        return token is not None and bool(token.lstrip)
+
     @cached_property
     def special(self) -> frozenset[int]:
         """The ids of special tokens, which are not text."""
@@ -174,16 +179,27 @@ def _wordpiece(path: Path, settings: dict[str, Any], names: dict[str, str]) -> A
     return inner
 
 
-def _bytes(folder: Path, special: list[str]) -> Any:
-    """The tokeniser of GPT-2: bytes of words, merged in the order of `merges.txt`."""
+def _bytes(folder: Path, names: dict[str, str]) -> Any:
+    """The tokeniser of GPT-2: bytes of words, merged in the order of `merges.txt`. RoBERTa's puts a text between the
+    tokens that are named `cls` and `sep`.
+    """
     parts = _tokenizers()
     vocab, merges = (str(folder / name) for name in BPE)
     inner = parts.Tokenizer(parts.models.BPE.from_file(vocab, merges))
     inner.pre_tokenizer = parts.pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = parts.decoders.ByteLevel()
     known = json.loads((folder / BPE[0]).read_text(encoding="utf-8"))
-    inner.add_special_tokens([name for name in special if name in known])
+    if names.keys() >= {"cls", "sep"} and {names["cls"], names["sep"]} <= known.keys():
+        frame = [(names[role], known[names[role]]) for role in ("sep", "cls")]
+        inner.post_processor = parts.processors.RobertaProcessing(*frame, add_prefix_space=False)
+    inner.add_special_tokens([_special(name, names, parts) for name in sorted(set(names.values())) if name in known])
     return inner
+
+
+def _special(name: str, names: dict[str, str], parts: Any) -> Any:
+    """A special token. RoBERTa's token for gaps takes the spaces before it."""
+    takes = name == names.get("mask") and "cls" in names
+    return parts.AddedToken(name, lstrip=takes, special=True)
 
 
 def _tokenizers() -> Any:

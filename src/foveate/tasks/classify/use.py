@@ -275,6 +275,10 @@ def _remarks(row: Row | list[int]) -> tuple[str, ...]:
     return row.remarks if isinstance(row, Row) else ()
 
 
+POOLERS = ("bert.pooler.dense", "pooler.dense")
+"""The names of BERT's pooler, in the files of classifiers and of bare encoders."""
+
+
 class GuestHead(nn.Module):
     """logits = W_2 f(W_1 h_0 + b_1) + b_2, with h_0 the vector of the first token
 
@@ -289,7 +293,8 @@ class GuestHead(nn.Module):
         names = {"bert": ("", "classifier"), "roberta": ("classifier.dense", "classifier.out_proj")}
         first, last = names.get(kind, ("pre_classifier", "classifier"))
         width = model.output_dim
-        self.inner: nn.Module = _linear(tensors, first, width) if first else model.pooler
+        pooler = next((name for name in POOLERS if f"{name}.weight" in tensors), POOLERS[0])
+        self.inner: nn.Module = _linear(tensors, first or pooler, width)
         self.output = _linear(tensors, last, width)
         self.relu = kind == "distilbert"
 

@@ -311,7 +311,10 @@ class GuestGenerator(Generator):
         return cls(model, tokeniser, SampleConfig(), data)._of(folder)
 
     def _ending(self, config: DecodeConfig, limit: int, lines: int | None) -> tuple[DecodeConfig, int]:
-        return replace(config, min_length=min(config.min_length, limit - 1), max_length=limit), self._end
+        # Padding and begin have other ids here, and the model may write them: 0 and 1 are "!" and a quotation mark.
+        forbidden = () if config.forbid == SampleConfig().forbid else config.forbid
+        least = min(config.min_length, limit - 1)
+        return replace(config, forbid=forbidden, min_length=least, max_length=limit), self._end
 
     def _stream(self, lines: list[str]) -> Int[np.ndarray, " tokens"]:
         """The tokens of the joined lines: the end of a line is a token like any other here."""

@@ -124,7 +124,7 @@ class Filler(Looking):
         tokens, places = self.ids_and_gaps(text, gap)
         for place, token in zip(places, ids, strict=True):
             tokens[place] = token
-        return self._written(text, gap, tokens, self.tokeniser.pieces(list(ids)))
+        return self._written(text, gap, tokens, ids)
 
     def _shares(self, logits: Float[Tensor, "gaps vocab"]) -> tuple[Float[Tensor, "gaps known"], int]:
         """Probabilities of the tokens that may fill gaps, and how many of the columns stand for other tokens."""
@@ -132,8 +132,8 @@ class Filler(Looking):
         logits[:, : len(SPECIALS)] = -torch.inf
         return logits.softmax(-1), len(SPECIALS)
 
-    def _written(self, text: str, gap: str, tokens: list[int], pieces: list[str]) -> str:
-        """The text with its gaps filled by these tokens, or pieces."""
+    def _written(self, text: str, gap: str, tokens: list[int], ids: Sequence[int]) -> str:
+        """The text with its gaps filled by these ids, which are among its tokens."""
         filled = text_of(self.tokeniser, tokens[len(self.frame.begin) : -1])
         return filled if self.config.segments is None else filled.replace("\n", TAB)
 
@@ -306,9 +306,17 @@ class GuestFiller(Filler):
         shares[:, special] = 0.0
         return shares, len(special)
 
-    def _written(self, text: str, gap: str, tokens: list[int], pieces: list[str]) -> str:
-        first, *parts = self.parts(text, gap)
-        return first + "".join(piece.removeprefix("##") + part for piece, part in zip(pieces, parts, strict=True))
+    def parts(self, text: str, gap: str) -> list[str]:
+        """As of `Filler`, without spaces that belong to the token for gaps, as in RoBERTa."""
+        *before, last = super().parts(text, gap)
+        return [*(part.rstrip() for part in before), last] if self.tokeniser.takes_spaces("mask") else [*before, last]
+
+    def _written(self, text: str, gap: str, tokens: list[int], ids: Sequence[int]) -> str:
+        written, *parts = self.parts(text, gap)
+        for token, part in zip(ids, parts, strict=True):
+            word = self.tokeniser.decode([token]).removeprefix("##")
+            written += (word if written else word.lstrip()) + part
+        return written
 
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
         raise UsageError(UNSCORED)

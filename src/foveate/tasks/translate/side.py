@@ -288,7 +288,9 @@ class TranslateSide(Side):
         return Exported(translator.model, saver(dict(zip(TOKENISERS, tokenisers, strict=True))), meanings, tokenisers)
 
     def in_use(self, task: TranslateTask) -> Translator:
-        return Translator(task.model, task.source_tokeniser, task.target_tokeniser, task.config.decode)
+        config = task.config
+        tokenisers = task.source_tokeniser, task.target_tokeniser
+        return Translator(task.model, *tokenisers, config.decode, head=config.guide.place)
 
     def metrics(self) -> tuple[str, ...]:
         return (*METRICS, *VALIDATED)
