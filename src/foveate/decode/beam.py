@@ -272,7 +272,7 @@ def advance(
     beams: Beams, logits: Float[Tensor, "rows vocab"], config: BeamConfig, end: int
 ) -> tuple[Beams, Int[Tensor, "sentences beam"]]:
     """The beams after one step, and the row that each continues, as an index into the whole batch."""
-    require_rows(logits, len(beams.token))
+    require_rows(len(logits), len(beams.token))
     beam, (total, place, token) = config.beam, _extensions(beams, logits, config, end)
     ended = token == end
     complete = (ended | (beams.limit <= beams.history.shape[2] + 1)[:, None])[:, :beam] & (total[:, :beam] > NONE)

@@ -68,8 +68,9 @@ def leaders(
         return None
     logits, (rows, vocab) = logits.contiguous(), logits.shape
     banned = torch.tensor(hidden, dtype=torch.int64)
-    values, tokens = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
-    maxima = torch.empty(rows, -(-vocab // BLOCK))
+    values = torch.empty(rows, count, dtype=torch.float32)
+    tokens = torch.empty(rows, count, dtype=torch.int64)
+    maxima = torch.empty(rows, -(-vocab // BLOCK), dtype=torch.float32)
     library.leaders(
         native.address(logits),
         *map(ctypes.c_int64, (rows, vocab)),

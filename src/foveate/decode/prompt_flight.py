@@ -186,7 +186,7 @@ class PromptFlight:
                 return []
             tokens = torch.tensor([row.next for row in self._rows], device=self._device)
             self._state, logits = self.model.step(self._state, tokens)
-            require_rows(logits, len(self._rows))
+            require_rows(len(logits), len(self._rows))
             chosen = self._choices.next(logits, [row.tokens for row in self._rows])
         written, complete = list[Written](), set[int]()
         for place, (row, token, gain) in enumerate(zip(self._rows, *chosen, strict=True)):

@@ -154,7 +154,7 @@ class Seats:
         """The hypotheses of sentences that are complete after one more token of all, and the row that each row of the
         others continues.
         """
-        require_rows(logits, len(self._of) * self.beam)
+        require_rows(len(logits), len(self._of) * self.beam)
         self._ready(logits.shape[1])
         library, count, logits = kernels(), len(self._of), logits.float().contiguous()
         assert library is not None

@@ -176,7 +176,7 @@ class Walk:
 
     def advance(self, rows: Rows, logits: Float[Tensor, "rows vocab"]) -> Rows:
         """The rows with their next tokens."""
-        require_rows(logits, len(rows.token))
+        require_rows(len(logits), len(rows.token))
         groups = cohorts(self.constraints, rows.ages, prefix=rows.prefix, end=self.end, vocab=logits.shape[1])
         if groups[0][1] is None:
             return rows.extended(*self._choice(rows, logits, groups[0][0]), self.end)

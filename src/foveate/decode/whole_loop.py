@@ -6,7 +6,7 @@ tokens of all sentences; otherwise, and for other models, these functions return
 
 from foveate.decode.request import Request
 from foveate.decode.seat import Seats, kernels
-from foveate.decode.stepper import State, Stepper
+from foveate.decode.stepper import State, Stepper, require_rows
 from foveate.interruption import question
 from foveate.search import BeamConfig, GreedyConfig, Hypothesis, beam_size
 
@@ -32,6 +32,7 @@ def _run(
     run = begin_run(state, max(limits), beam)
     if run is None or 2 * beam > run.vocab:
         return None
+    require_rows(run.rows, count * beam)
     seats = Seats(config, request.end, count, room=max(limits))
     penalties = [config.length_penalty if isinstance(config, BeamConfig) else None] * count
     seats.take(range(count), limits, [request.begin] * count, penalties)

@@ -219,6 +219,8 @@ class Transformer(Seq2Seq[TransformerState]):
         source = source.widened(ROOM_STEP)
         flat, whole, encoding = self.prepared() if prepared is None else prepared
         memory = self._memory(source, encoding)
+        if whole is not None:  # under autocast the projections have another type
+            memory = tuple(KeyValue(*(part.to(whole.dtype) for part in layer)) for layer in memory)
         cache = tuple(no_past(block.attention, source.size * beam) for block in self._decoder)
         return TransformerState(
             memory, memory_positions(beam, source), source.lengths.long(), cache, beam, Clock(), flat, whole
@@ -296,7 +298,7 @@ class Transformer(Seq2Seq[TransformerState]):
         if whole is None or encoding is None or not reads_as_defined(Transformer, self) or is_recording():
             return None
         embedding = self.source_embedding.weight.detach()
-        if embedding.dtype != whole.dtype:
+        if embedding.dtype != whole.dtype or not embedding.is_contiguous():
             return None
         if earlier is not None and earlier.serves(whole, encoding, embedding):
             return earlier

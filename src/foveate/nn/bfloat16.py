@@ -138,6 +138,8 @@ def product(
 ) -> Float[Tensor, "rows outputs"]:
     """x Wᵀ + b for x in bfloat16 and W in float32."""
     rows, width, columns = *x.shape, weight.shape[0]
+    if weight.shape[1] != width:
+        raise ValueError(f"A matrix for vectors of {weight.shape[1]} numbers got vectors of {width}.")
     weight = weight.detach().contiguous()
     y = x.new_empty(rows, columns)
     room, sizes = _room(width, columns), _sizes(rows, width, columns, int(relu))

@@ -25,6 +25,9 @@ LONGEST = 512
 """With more keys, products of matrices were faster on every machine that was measured."""
 
 
+TYPES = (torch.float32, torch.bfloat16)
+
+
 class ShortPath(ShippedPath):
     """Dot products under softmax, for rules by which a query sees one stretch of keys."""
 
@@ -35,7 +38,7 @@ class ShortPath(ShippedPath):
         reasons = dot_product_reasons(formula, query, key)
         if formula.bias is not None:
             reasons.append("made for attention without a bias")
-        if query.device.type != "cpu" or query.dtype not in (torch.float32, torch.bfloat16):
+        if query.device.type != "cpu" or query.dtype not in TYPES:
             reasons.append(f"made for float32 and bfloat16 on CPUs, not for {query.dtype} on {query.device.type}")
         if query.shape[3] % 16 or query.shape[3] > 256:
             reasons.append(f"made for heads of 16, 32, … 256 numbers, not of {query.shape[3]}")
@@ -74,6 +77,8 @@ class ShortPath(ShippedPath):
 def _fits(multiplied: Dots) -> bool:
     query, key, value, _ = multiplied
     alike = query.shape[3] == value.shape[3] and query.dtype == key.dtype == value.dtype
+    # Features may have another width than the query, and autocast another type.
+    alike = alike and query.shape[3] % 16 == 0 and query.shape[3] <= 256 and query.dtype in TYPES
     tangents = forward_ad._current_level >= 0  # the kernel would lose them
     return alike and not tangents and query.numel() > 0 and key.numel() > 0
 

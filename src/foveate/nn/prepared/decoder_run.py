@@ -56,6 +56,7 @@ class DecoderRun:
         in which the sources of that many sentences stand side by side; it is empty without cross-attention. There is
         room for hypotheses of `room` tokens.
         """
+        step.require_dtype(*(part for each in memory for part in each))
         self.vocab, self.beam, self.memory, self.room = step.vocab, beam, tuple(memory), 0
         self._step, self._positions, self._run = step, positions, _Run()
         self._memory_room, places = (0, places) if places else (memory[0].key.shape[2], len(memory[0].key))
@@ -70,6 +71,11 @@ class DecoderRun:
         )
         self._allot(room)
 
+    @property
+    def rows(self) -> int:
+        """The number of hypotheses of all sentences."""
+        return int(self._run.rows.count)
+
     @staticmethod
     def bytes(step: DecoderStep, rows: int, longest: int) -> int:
         """The size of the caches."""
@@ -77,6 +83,7 @@ class DecoderRun:
 
     def join(self, places: Int[Tensor, " sentences"], lengths: Int[Tensor, " sentences"]) -> None:
         """Begin sentences, whose sources of these lengths stand in places of the memory, after the others."""
+        places, lengths = places.contiguous(), lengths.contiguous()
         self._step.library.run_join(
             ctypes.byref(self._run), *map(native.address, (places, places, lengths)), ctypes.c_int64(len(places))
         )

@@ -243,9 +243,10 @@ class Sight:
         step: int,
     ) -> None:
         """Without kernels, the number of positions is rounded up to a multiple of `step`, and later ones are masked."""
-        self.clock, self.lengths = clock, lengths
+        self.clock, self.lengths = clock, lengths.contiguous()
         dim = cache.shape[-1]
-        fits = cache.dtype in (torch.float32, torch.bfloat16) and cache.device.type == "cpu" and dim % 16 == 0
+        kinds = {cache.dtype, memory.key.dtype, memory.value.dtype}
+        fits = kinds <= {torch.float32, torch.bfloat16} and cache.device.type == "cpu" and dim % 16 == 0
         self.library = kernels() if fits and dim <= 256 and memory.key.is_contiguous() else None
         if self.library is not None:
             return
@@ -290,6 +291,7 @@ class Sight:
     ) -> Tensor:
         assert self.library is not None
         rows, heads, dim = query.shape
+        kind, query, value = query.dtype, query.to(key.dtype), value.to(key.dtype)  # autocast may have changed some
         context = query.new_empty(rows, heads * dim)
         sizes = (query.dtype is torch.bfloat16, rows, rows // key.shape[0], heads, dim, key.shape[2], count)
         self.library.attend(
@@ -303,7 +305,7 @@ class Sight:
             native.address(context),
             native.threads(),
         )
-        return context
+        return context.to(kind)
 
 
 @functools.cache

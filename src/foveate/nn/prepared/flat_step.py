@@ -124,6 +124,21 @@ class DecoderStep(KernelWeights):
             return "weights differ in precision or are not contiguous"
         return ""
 
+    def require_dtype(self, *parts: Tensor) -> None:
+        """Raises TypeError for keys and values in another type than the weights, which the kernel would misread."""
+        for part in parts:
+            if part.dtype != self.dtype:
+                raise TypeError(f"The state of a decoder has keys or values in {part.dtype}, its weights {self.dtype}.")
+
+    @staticmethod
+    def _require(rows: int, sentences: int, places: int) -> None:
+        """Raises ValueError for other rows than those of the state."""
+        if rows != places or rows % sentences:
+            raise ValueError(
+                f"A step got {rows} tokens for a state with {places} rows and {sentences} sentences. Give a token for "
+                "each row."
+            )
+
     def __call__(
         self,
         token: Int[Tensor, " rows"],
@@ -145,6 +160,8 @@ class DecoderStep(KernelWeights):
         token, position = token.long().contiguous(), position.contiguous()
         lengths = None if lengths is None else lengths.contiguous()
         rows, sentences, room = len(token), len(token if lengths is None else lengths), cache[0].shape[3]
+        self._require(rows, sentences, cache[0].shape[1] if slots is None else len(slots.of_rows))
+        self.require_dtype(*cache, *(part for each in memory for part in each))
         memory_room = memory[0].key.shape[2] if memory else 0
         kinds = self.sizes(rows).values()
         counts, work, rounded, queries = (torch.empty(size, dtype=kind) for size, kind in kinds)

@@ -64,6 +64,10 @@ def attend(
     the first tokens of the sentences of queries and of keys, followed by the number of tokens. The caller has to record
     the attention.
     """
+    kind = query.dtype
+    if kind not in (torch.float32, torch.bfloat16):  # of projections under autocast
+        memory = None if memory is None else memory.float()
+        return attend(attention, query.float(), memory, starts, heads).to(kind)
     width = query.shape[1] if memory is not None else query.shape[1] // 3
     scale = dot_factor(attention.score, width // heads)
     return _Packed.apply(query, memory, *starts, heads, attention.visibility == causal(), scale)
