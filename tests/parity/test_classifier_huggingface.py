@@ -1,6 +1,7 @@
 """Classifiers, encoders and their kin in Hugging Face folders, made here and small: labels, logits, a look at any."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from transformers import (
 
 from foveate import Filler
 from foveate.cli import main
-from foveate.errors import UsageError
+from foveate.data.tokeniser import HuggingFaceTokeniser
+from foveate.errors import DataError, UsageError
 from foveate.tasks import TASKS
 from foveate.tasks.classify.use import GuestClassifier, TextClassifier
 from foveate.tasks.embedder import Embedder
@@ -55,7 +57,7 @@ def bytes_of_words() -> PreTrainedTokenizerFast:
     import tokenizers
 
     inner = tokenizers.ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    special = ["<s>", "<pad>", "</s>", "<unk>", tokenizers.AddedToken("<mask>", lstrip=True)]
     inner.train_from_iterator(TEXTS, vocab_size=290, show_progress=False, special_tokens=special)
     inner.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
@@ -111,15 +113,20 @@ def test_labels_are_those_of_the_library(kind: str, tmp_path: Path, capsys: pyte
 def test_gaps_are_filled_as_the_library_fills_them(kind: str, tmp_path: Path) -> None:
     model, tokeniser = made(kind, "ForMaskedLM", tmp_path)
     given = tokeniser(f"The cat {tokeniser.mask_token} on the mat.", return_tensors="pt")
-    # What stands before a gap keeps its space here, which pairs of bytes read and the library's mask swallows.
-    given["input_ids"] = torch.tensor([Filler.load(tmp_path).ids_and_gaps("The cat ___ on the mat.", "___")[0]])
     given = {"input_ids": given["input_ids"]}
+    assert Filler.load(tmp_path).ids_and_gaps("The cat ___ on the mat.", "___")[0] == given["input_ids"][0].tolist()
     place = int((given["input_ids"][0] == tokeniser.mask_token_id).nonzero())
     logits = model(**given).logits[0, place].softmax(-1)
     logits[list(set(tokeniser.all_special_ids))] = 0
     filling = Filler.load(tmp_path).fill("The cat ___ on the mat.", best=3)
     assert [share for _, share in filling.choices[0]] == pytest.approx(logits.topk(3).values.tolist(), abs=1e-5)
     assert Filler.load(tmp_path).fill(f"The cat {tokeniser.mask_token} on the mat.", best=3) == filling
+    word = tokeniser.decode(logits.argmax()).removeprefix("##").strip()
+    if kind == "Roberta":  # a piece has its own space, or none
+        given["input_ids"][0, place] = logits.argmax()
+        assert filling.text == tokeniser.decode(given["input_ids"][0], skip_special_tokens=True)
+    else:
+        assert filling.text == f"The cat {word} on the mat."
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -225,6 +232,32 @@ def test_settings_of_another_kind_end_in_a_sentence(
     (tmp_path / "config.json").write_text(json.dumps({**said, setting: value}))
     assert main(["classify", str(tmp_path), "the cat"]) in (0, 2, 3)
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_classifier_without_its_pooler_is_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    made("Bert", "ForSequenceClassification", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    kept = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
+    assert len(kept) < len(tensors)
+    save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(DataError, match=r"The weights lack bert\.pooler\.dense\.weight"):
+        TextClassifier.load(tmp_path)
+
+
+@torch.no_grad()
+def test_a_roberta_with_words_and_merges_alone_is_read_as_one_with_a_tokeniser(tmp_path: Path) -> None:
+    _, tokeniser = made("Roberta", "ForMaskedLM", tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "old")
+    tokeniser.backend_tokenizer.model.save(str(tmp_path / "old"))
+    (tmp_path / "old" / "tokenizer.json").unlink()
+    one, other = (Filler.load(tmp_path / name) for name in ("whole", "old"))
+    assert isinstance(one.tokeniser, HuggingFaceTokeniser)
+    assert isinstance(other.tokeniser, HuggingFaceTokeniser)
+    for text, second in (("The cat sat.", None), ("", None), ("The cat sat.", " on the mat")):
+        assert other.tokeniser.framed(text, second) == one.tokeniser.framed(text, second)
+    assert other.fill("The cat ___ on the mat.") == one.fill("The cat ___ on the mat.")
 
 
 def test_a_head_of_another_width_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from transformers.utils import logging
 from foveate import Filler, Generator, Translator
 from foveate.cli import main
 from foveate.data.tokeniser import HuggingFaceTokeniser, MarianTokeniser, SentencePieceTokeniser, load_tokeniser
-from foveate.decode import GreedyConfig
+from foveate.decode import BeamConfig, GreedyConfig, SampleConfig
 from foveate.errors import DataError, UsageError
 from foveate.tasks.embedder import Embedder
 from foveate.tasks.translate.translation_trace import trace_of
@@ -181,6 +181,22 @@ def test_gpt2_goes_on_as_generate_does(gpt2: Path, capsys: pytest.CaptureFixture
     assert generator.generate("", length=3)
     with pytest.raises(DataError, match="64 positions"):
         generator.generate("cat " * 70)
+
+
+@pytest.mark.parametrize("token", [0, 1])
+@torch.no_grad()
+def test_the_first_ids_are_tokens_like_any_other(gpt2: Path, token: int) -> None:
+    """In GPT-2 they are "!" and a quotation mark; here the first one is the end of a text."""
+    generator = Generator.load(gpt2)
+    vectors = generator.model.get_parameter("embedding.weight")
+    vectors[token] *= 20 / vectors[token].norm()  # longer than all others
+    generator.model.get_parameter("norm.bias").copy_(100 * vectors[token])
+    for config in (GreedyConfig(max_length=4), SampleConfig(max_length=4), BeamConfig(max_length=4, beam=2)):
+        [continuation] = generator.generate("The cat", config=config)[:1]
+        assert continuation.hypothesis.tokens == (() if token == generator._end else (token,) * 4)
+        assert continuation.hypothesis.finished == (token == generator._end)
+    [continuation] = generator.generate("The cat", config=GreedyConfig(max_length=4, forbid=(token,)))
+    assert token not in continuation.hypothesis.tokens
 
 
 @torch.no_grad()

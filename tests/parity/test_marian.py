@@ -26,6 +26,7 @@ LENGTH = 16
 ARCHITECTURES = {
     "shared vocabulary": {"activation_function": "swish"},
     "two vocabularies": {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 70},
+    "two names of one activation": {"activation_function": "gelu_new"},
     "nothing tied": {
         "share_encoder_decoder_embeddings": False,
         "tie_word_embeddings": False,

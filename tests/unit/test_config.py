@@ -100,6 +100,50 @@ def test_unions_of_values_take_each_of_them() -> None:
     assert refusal({"width": "narrow"}) == 'width must be a whole number or "auto", got "narrow".'
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoParts:
+    kind: ClassVar[str] = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    size: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kinds:
+    part: NoParts | Table = Table()
+    other: NoParts | Table | Literal["same"] = "same"
+    perhaps: Table | None = None
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"part": None}, Kinds(part=NoParts())),
+        ({"part": "none"}, Kinds(part=NoParts())),
+        ({"part": {"kind": None}}, Kinds(part=NoParts())),
+        ({"other": "table"}, Kinds(other=Table())),
+        ({"other": {"kind": "table", "size": 4}}, Kinds(other=Table(size=4))),
+        ({"other": "same"}, Kinds()),
+        ({"perhaps": "table"}, Kinds(perhaps=Table())),
+        ({"perhaps": {"kind": "table", "size": 4}}, Kinds(perhaps=Table(size=4))),
+        ({"perhaps": None}, Kinds()),
+    ],
+)
+def test_the_name_of_a_kind_is_enough_beside_other_values(settings: dict, expected: Kinds) -> None:
+    assert build(Kinds, settings) == expected
+
+
+def test_a_wrong_kind_is_named_with_all_that_could_stand_there() -> None:
+    with pytest.raises(UsageError, match=r'^other.kind cannot be "tabel". Did you mean .table.\? Choose one of: '):
+        build(Kinds, {"other": "tabel"})
+    with pytest.raises(UsageError, match=r'Choose one of: "none", "table", "same"\.$'):
+        build(Kinds, {"other": "tabel"})
+    with pytest.raises(UsageError, match=r'^perhaps must be a table of settings, got "tabel"'):
+        build(Kinds, {"perhaps": "tabel"})
+
+
 def test_an_unknown_key_gets_its_path_a_suggestion_and_the_list() -> None:
     assert refusal({"model": {"droput": 0.2}}) == (
         "model.droput is not a setting. Did you mean 'dropout'? The settings are: score, cell, dropout, num_layers."

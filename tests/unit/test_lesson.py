@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from foveate import train_translator
@@ -30,6 +31,18 @@ def test_a_list_of_pairs_is_trained_on(tmp_path: Path) -> None:
     saved = read_run(tmp_path / "run")
     assert (saved.config["train"]["steps"], saved.config["train"]["clip_norm"]) == (3, None)
     assert Translator.load(tmp_path / "run").translate(["ab"])[0].text == translator.translate(["ab"])[0].text
+
+
+def test_settings_in_tables_keep_none_and_take_paths_and_numbers_of_numpy(tmp_path: Path) -> None:
+    settings = {**TINY, "train": {"clip_norm": None, "steps": np.int64(2)}, "decode": {"length_penalty": None}}
+    del settings["train.clip_norm"], settings["train.steps"]
+    train_translator(PAIRS, tmp_path / "run", settings=settings | {"train.learning_rate": np.float64(1e-3)})
+    config = read_run(tmp_path / "run").config
+    assert (config["train"]["clip_norm"], config["decode"]["length_penalty"]) == (None, None)
+    assert (config["train"]["steps"], config["train"]["learning_rate"]) == (2, 1e-3)
+    train_translator(PAIRS, tmp_path / "next", settings={"initialise_from": tmp_path / "run", "train.steps": 1})
+    with pytest.raises(UsageError, match="is a complex"):
+        train_translator(PAIRS, tmp_path / "other", settings={"train.steps": 1j})
 
 
 def test_its_run_folder_is_moved_and_gone_on_with_like_any_other(tmp_path: Path) -> None:

@@ -187,7 +187,9 @@ class _Builder:
         settings = {key: part for key, part in value.items() if key != "kind"}
         if "kind" not in value and default is not None:
             return self._dataclass(type(default), settings, where, default, kinds)
-        kind = value.get("kind", "none" if "none" in kinds and "kind" in value else None)
+        kind = value.get("kind")
+        if kind is None and "kind" in value and "none" in kinds:
+            kind = "none"
         if isinstance(kind, str) and ":" in kind:
             return self._dataclass(self._imported(kind, where), settings, where, default)
         if kind is None:
@@ -335,7 +337,7 @@ def _expected(members: Iterable[Any]) -> str:
     for member in members:
         literal = typing.get_origin(member) is Literal
         names += [shown(choice) for choice in typing.get_args(member)] if literal else [_NAMES.get(member, "a table")]
-    return " or ".join(names)
+    return " or ".join(dict.fromkeys(names))
 
 
 def _name(where: str) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from foveate.comparison import Budget, design_of
@@ -33,6 +34,11 @@ def test_every_variant_has_the_budget_and_nothing_that_would_end_it_before() -> 
         assert (config.train.steps, config.train.max_minutes, config.train.patience) == (20, None, None)
     assert design.set_aside == ("train.max_minutes", "train.patience")
     assert design.cells == [("dot", 0), ("general", 0), ("dot", 1), ("general", 1), ("dot", 2), ("general", 2)]
+
+
+@pytest.mark.parametrize("seeds", [range(2), (0, 1), [0, 1], np.arange(2), np.int64(2), 2])
+def test_seeds_are_any_sequence_or_a_number(seeds: Any) -> None:
+    assert [seed for _, seed in design_of("translate", BASE, SCORES, seeds=seeds).cells] == [0, 0, 1, 1]
 
 
 def test_what_differs_is_known_by_its_path() -> None:

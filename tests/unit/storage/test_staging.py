@@ -61,6 +61,12 @@ def test_a_folder_stands_for_its_files_in_order(remote: Any) -> None:
     assert [pair.line for pair in read_pairs(folder)] == [1, 2, 3]
 
 
+def test_the_name_of_a_file_is_that_of_its_path() -> None:
+    for address in ("https://host/a/train.en.gz", "https://host/train.en.gz?path=a/b", "https://host/train.en.gz/?x"):
+        assert staging._name(address) == "train.en.gz"
+    assert staging._name("https://") == "https:"
+
+
 def test_a_digest_in_the_address_is_checked(remote: Any) -> None:
     address, digest = remote("train.en", b"a\n"), hashlib.sha256(b"a\n").hexdigest()
     assert list(read_lines(f"{address}#sha256={digest}")) == ["a"]

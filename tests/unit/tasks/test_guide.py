@@ -13,6 +13,7 @@ from foveate.models import BahdanauConfig, FixedContextConfig, LuongConfig, Tran
 from foveate.tasks.translate.alignment_head import GuideConfig, Head
 from foveate.tasks.translate.head import guidance, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import Links
+from foveate.tasks.translate.side import SIDE
 from foveate.tasks.translate.task import DataConfig, TranslateConfig, TranslateTask
 
 WEIGHTS = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.6, 0.3], [1.0, 0.0, 0.0]]])
@@ -129,3 +130,11 @@ def test_links_are_given_once() -> None:
         DataConfig(source="a", links="b", links_column=2)
     with pytest.raises(ValueError, match="valid_links is given without valid_source"):
         DataConfig(source="a", valid_links="b")
+
+
+def test_a_report_at_the_end_of_training_shows_the_guided_head(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a b\tu v\n" * 12)
+    data = DataConfig(source=str(tmp_path / "pairs.tsv"), held_out=2)
+    config = TranslateConfig(data=data, model=TransformerConfig(), guide=GuideConfig(layer=0, head=1, when="consuming"))
+    task, _ = TranslateTask.prepare(config, tmp_path / "run")
+    assert SIDE.in_use(task).head == config.guide.place
