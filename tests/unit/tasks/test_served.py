@@ -81,6 +81,16 @@ def test_greedy_translators_answer_in_batches_where_steps_are_python(served: Ser
     assert own.flight() is not None
 
 
+def test_a_sentence_beyond_the_positions_is_named_by_its_words(
+    served: ServedTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flight = ServedFlight(served)
+    monkeypatch.setattr(served.reader.model, "max_length", 6)
+    with pytest.raises(DataError, match=r"^A sentence has \d+ tokens and an end, but the model has 6 positions"):
+        flight.admit(17, ["Good morning. The child reads a book in the garden."])
+    assert not flight.busy
+
+
 def test_a_refused_question_leaves_nothing_behind(served: ServedTranslator) -> None:
     flight = ServedFlight(served)
     flight.admit(1, ["A cat."])
