@@ -74,7 +74,7 @@ def test_copies_of_tied_matrices_and_the_sinusoidal_table_may_be_in_the_file(ten
         (
             {"activation_function": "tanh"},
             "Marian config.json has activation_function='tanh', which this model does not support; it needs "
-            "relu, gelu, silu, swish.",
+            "relu, gelu, gelu_new, gelu_pytorch_tanh, silu, swish.",
         ),
         (
             {"tie_word_embeddings": False},
