@@ -2,13 +2,15 @@
 
     python examples/ship.py RUN FOLDER
     python examples/ship.py RUN FOLDER --stored int8
+    python examples/ship.py RUN FOLDER --mean EARLIER
     python examples/ship.py RUN FOLDER --layer 1 --head 5 --when consuming
     python examples/ship.py RUN FOLDER --capitals
 
 The configuration keeps the settings of the model without the paths of its data and of the run that it began with.
 Layer, head and moment select the attention of a translator's alignment; `english_french/head.py` finds it. With
 `--capitals`, a translator that has read small letters only reads capital letters too: each gets the embedding of its
-small letter. Other files in FOLDER, such as the model card, remain.
+small letter. `--mean` takes the mean of the weights of RUN and of other runs of the same model, such as the one that it
+began with (Wortsman et al. 2022, "Model soups"). Other files in FOLDER, such as the model card, remain.
 """
 
 import argparse
@@ -42,15 +44,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--stored", choices=["bfloat16", "int8"], default="bfloat16", help="the type of the weights (bfloat16)"
     )
+    parser.add_argument("--mean", type=Path, nargs="+", default=[], metavar="RUN", help="runs whose weights count, too")
     parser.add_argument("--capitals", action="store_true", help="read capital letters as small ones")
     arguments = parser.parse_args(argv)
     guide = GuideConfig(layer=arguments.layer, head=arguments.head, when=arguments.when)
-    ship(arguments.run, arguments.folder, guide, stored=arguments.stored, capitals=arguments.capitals)
+    kinds = {"stored": arguments.stored, "capitals": arguments.capitals}
+    ship(arguments.run, arguments.folder, guide, others=arguments.mean, **kinds)
     return 0
 
 
-def ship(run: Path, folder: Path, guide: GuideConfig, *, stored: Stored = "bfloat16", capitals: bool = False) -> None:
-    """Write the folder. Raises DataError if the run has no undamaged weights, ValueError for the run's own folder."""
+def ship(
+    run: Path,
+    folder: Path,
+    guide: GuideConfig,
+    *,
+    stored: Stored = "bfloat16",
+    capitals: bool = False,
+    others: Sequence[Path] = (),
+) -> None:
+    """Write the folder. Raises DataError if a run has no undamaged weights, ValueError for the run's own folder and for
+    others with another model or other tokenisers.
+    """
     if folder.resolve() == run.resolve():
         raise ValueError(f"{folder} is the run itself. Name another folder.")
     saved = read_run(run)
@@ -59,7 +73,7 @@ def ship(run: Path, folder: Path, guide: GuideConfig, *, stored: Stored = "bfloa
     limits = type(config.data)(max_length=config.data.max_length, max_tokens=config.data.max_tokens)
     own = {"guide": guide, "new_vocabulary": False} if saved.task == "translate" else {}
     config = replace(config, data=limits, initialise_from=None, **own)
-    tensors, which = load_weights(run)
+    tensors, which = mean_weights(run, others) if others else load_weights(run)
     (folder / "config.json").unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     digests = dict(saved.tokenisers)
@@ -70,6 +84,17 @@ def ship(run: Path, folder: Path, guide: GuideConfig, *, stored: Stored = "bfloa
     create_run(folder, saved.task, to_dict(config), digests)
     save_final(folder, tensors, {"weights": which}, stored=stored)
     print(f"{folder}: {sum(path.stat().st_size for path in folder.iterdir()) / 1e6:.2f} MB")
+
+
+def mean_weights(run: Path, others: Sequence[Path]) -> tuple[dict[str, Tensor], str]:
+    """The mean of the weights of several runs, and a short description of them."""
+    read = [read_run(each) for each in (run, *others)]
+    for path, each in zip(others, read[1:], strict=True):
+        if (each.tokenisers, each.config["model"]) != (read[0].tokenisers, read[0].config["model"]):
+            raise ValueError(f"{path} has another model or other tokenisers than {run}, so that they have no mean.")
+    weights = [load_weights(each)[0] for each in (run, *others)]
+    means = {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
+    return means, f"mean of {len(weights)} runs"
 
 
 def with_capitals(tensors: dict[str, Tensor], path: Path) -> tuple[dict[str, Tensor], str]:

@@ -17,9 +17,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 import foveate
 from foveate import Translator
+from foveate.storage.checkpoint import load_weights, save_final
 
 HERE = Path(__file__).parents[2] / "examples/english_french"
 """The folder of the example; programs for all examples are beside it."""
@@ -670,6 +672,23 @@ def test_a_shipped_run_translates_as_before_and_keeps_no_path(
     with pytest.raises(ValueError, match="is the run itself"):
         part("ship").main([str(run), str(run / "../run")])
     assert Translator.load(run).translate("abc").text == before.text
+
+
+def test_the_mean_of_runs_can_be_shipped(part: Callable[[str], ModuleType], trained: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(trained, other)
+    tensors = {name: 3 * tensor for name, tensor in load_weights(trained)[0].items()}
+    save_final(other, tensors, {"weights": "three times as large"})
+    part("ship").main([str(trained), str(tmp_path / "mean"), "--mean", str(other)])
+    weights, said = load_weights(tmp_path / "mean")
+    assert said == "mean of 2 runs, rounded to bfloat16"
+    for name, tensor in load_weights(trained)[0].items():
+        torch.testing.assert_close(weights[name], 2 * tensor, rtol=0.01, atol=1e-4)
+    config = json.loads((other / "config.json").read_text())
+    config["config"]["model"]["dropout"] = 0.4
+    (other / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="other has another model or other tokenisers than"):
+        part("ship").main([str(trained), str(tmp_path / "none"), "--mean", str(other)])
 
 
 def test_a_capital_has_the_embedding_of_its_small_letter(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
