@@ -19,8 +19,8 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
 
     class HttpConnection(HttpToolsProtocol):
         """uvicorn waits without end for the rest of a request, and for a client that does not read. It loses the body
-        of a request that offers another protocol, and reads what comes later of it as the next request. Where a client
-        leaves that has sent several requests, it answers all but the last one on.
+        of a request that offers another protocol, and reads what comes later of it as the next request. When a
+        client that has sent several requests leaves, it goes on with all but the last.
         """
 
         _late: asyncio.TimerHandle | None = None
