@@ -35,7 +35,7 @@ from foveate.storage.checkpoint import Checkpoints, load_weights, restore_model
 from foveate.storage.tensor import read_tensors
 from foveate.tasks.language_model.task import LanguageModelTaskConfig, loss_of_text
 from foveate.tasks.translate.task import TranslateConfig, loss_of_words
-from foveate.tasks.unlikelihood import UnlikelihoodConfig
+from foveate.tasks.unlikelihood_loss import UnlikelihoodConfig
 from foveate.train import Constant, Loss, TrainConfig, fit, reduction
 from foveate.train.shards import Shards
 from foveate.train.world import World

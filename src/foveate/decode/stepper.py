@@ -45,10 +45,10 @@ def reordered(stepper: Stepper, state: State, rows: Int[Tensor, " new_rows"]) ->
     return getattr(stepper, "reorder", stepper.select)(state, rows)
 
 
-def require_rows(given: int, rows: int) -> None:
+def require_rows(count: int, rows: int) -> None:
     """Raise `UsageError` if a model has given another number of rows."""
-    if given != rows:
+    if count != rows:
         raise UsageError(
-            f"decode: the model has logits for {given} rows instead of {rows}. "
+            f"decode: the model has logits for {count} rows instead of {rows}. "
             "Start its state with one row a sentence, or `beam` rows a sentence for beam search."
         )

@@ -209,8 +209,8 @@ class CausalTransformer(LanguageModel[GPTState]):
         clock = state.clock
         before, pasts = [with_room(past, clock) for past in state.pasts], list[Past]()
         if state.whole is not None and len(token) and not torch.is_grad_enabled() and not self.training:
-            kept = (past.to(state.whole.dtype) for past in cast(list[Tensor], before))  # read under autocast
-            stored = tuple(past if places_of(past) else past.contiguous() for past in kept)
+            own = (past.to(state.whole.dtype) for past in cast(list[Tensor], before))  # read under autocast
+            stored = tuple(past if places_of(past) else past.contiguous() for past in own)
             return GPTState(stored, clock.ticked(), state.whole), self._step_whole(state.whole, stored, token, clock)
         x = self._embed(token, clock.of_rows(len(token), token.device))
         look_back = partial(attend_to_past, at=standing_in(before, clock), clock=clock, pasts=pasts)

@@ -184,14 +184,14 @@ def test_whatever_ends_the_loading_is_told_to_the_front(error: Exception, monkey
     front, model = socket.socketpair()
     with front, model:
         main(model, Setup(()))
-        said = front.recv(65_536)
-        message = from_model(said[4:])  # after its length
+        content = front.recv(65_536)
+        message = from_model(content[4:])  # after its length
     assert isinstance(message, Failed)
     assert ("name 'x' is not defined" in message.reason) or message.reason == "no weights in tag\\udcff"
 
 
 @pytest.mark.parametrize(
-    ("given", "origin"),
+    ("text", "origin"),
     [
         ("https://A.example", "https://a.example"),
         ("http://localhost:3000/", "http://localhost:3000"),
@@ -201,9 +201,9 @@ def test_whatever_ends_the_loading_is_told_to_the_front(error: Exception, monkey
         ("https://a.example/page", None),
     ],
 )
-def test_an_origin_is_compared_as_browsers_send_it(given: str, origin: str | None) -> None:
+def test_an_origin_is_compared_as_browsers_send_it(text: str, origin: str | None) -> None:
     if origin is not None:
-        assert _origin(given) == origin
+        assert _origin(text) == origin
         return
     with pytest.raises(argparse.ArgumentTypeError, match="is not an origin"):
-        _origin(given)
+        _origin(text)

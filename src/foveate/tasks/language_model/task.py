@@ -24,7 +24,7 @@ from foveate.nn.transfer import beside
 from foveate.storage.manifest import DamagedError, read_json, write_json
 from foveate.tasks.run_model import require_seed, seeded
 from foveate.tasks.text_task import TextConfig, TextData, TextTask, text_of
-from foveate.tasks.unlikelihood import UnlikelihoodConfig
+from foveate.tasks.unlikelihood_loss import UnlikelihoodConfig
 
 VALIDATED = ("loss", "perplexity", "bits_per_byte", "accuracy")
 """The figures of `validate`, by which the best checkpoint can be chosen."""

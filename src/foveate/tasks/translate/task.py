@@ -43,7 +43,7 @@ from foveate.tasks.translate.head import guidance, guided_weights, linked_tokens
 from foveate.tasks.translate.pair import DataConfig, Pairs
 from foveate.tasks.translate.run_tokeniser import TOKENISERS, load_tokenisers
 from foveate.tasks.translate.vocabulary_transfer import Sides, TransferReport, transfer_vocabulary
-from foveate.tasks.unlikelihood import UnlikelihoodConfig
+from foveate.tasks.unlikelihood_loss import UnlikelihoodConfig
 
 Plan = BatchPlan | ShardPlan | BalancedPlan
 VALIDATED = ("loss", "perplexity", "accuracy", "alignment")

@@ -14,7 +14,7 @@ from foveate.nn.unlikelihood import repetitions, unlikelihood
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, loss_of_text
 from foveate.tasks.text_task import TextConfig
 from foveate.tasks.translate.task import DataConfig, TranslateConfig, TranslateTask, loss_of_words
-from foveate.tasks.unlikelihood import UnlikelihoodConfig
+from foveate.tasks.unlikelihood_loss import UnlikelihoodConfig
 
 BLOCK = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=8, dropout=0.0)
 MODELS: dict[str, ModelConfig] = {
