@@ -37,10 +37,14 @@ class UnlikelihoodConfig:
         """The weighted sum over right-padded predicted tokens, whose predictions stand text after text."""
         return self.weight * unlikelihood(predictions, repetitions(ids, lengths, self.ngram))
 
-    def require_logits(self, model: nn.Module) -> None:
-        """Raises UsageError for a model whose training loss is more than that of its logits."""
-        if self.weight and getattr(model, "reinforce", None) is not None:
+    def require_logits(self, model: nn.Module, *losses: object) -> None:
+        """Raises UsageError for a model whose training loss is more than that of its logits: whose method `loss` is not
+        one of these, or whose attention samples positions.
+        """
+        more = getattr(model, "reinforce", None) is not None or getattr(type(model), "loss", None) not in losses
+        if self.weight and more:
             raise UsageError(
-                "unlikelihood.weight is for models without sampled positions, whose attention has a loss of its own. "
-                "Leave unlikelihood out, or choose another normaliser"
+                f"unlikelihood.weight is for models that learn from their logits alone, and {type(model).__name__} has "
+                "more in its loss, such as that of sampled positions. Leave unlikelihood out, or choose another model "
+                "or normaliser."
             )

@@ -8,7 +8,8 @@ import torch
 from foveate.attention import AdditiveConfig, AttentionConfig, HardConfig
 from foveate.data.batch import Batch
 from foveate.errors import UsageError
-from foveate.models import BahdanauConfig, GPTConfig, LuongConfig, ModelConfig, TransformerConfig
+from foveate.models import BahdanauConfig, GPTConfig, LanguageModel, LuongConfig, ModelConfig, TransformerConfig
+from foveate.models.gpt import GPT
 from foveate.nn import BlockConfig
 from foveate.nn.unlikelihood import repetitions, unlikelihood
 from foveate.tasks.language_model.task import LanguageModelTask, LanguageModelTaskConfig, loss_of_text
@@ -29,7 +30,7 @@ AGAINST = UnlikelihoodConfig(weight=0.5, ngram=2)
 def candidates(text: Batch) -> torch.Tensor:
     """The probability's complement of each token that repeats a pair, written out for `TARGET`."""
     assert text is TARGET
-    # 4 5 6 4 [5] 7 → 6 after the second 5; 7 ends no pair; 6 6 6 then the end: 6 after the pair's first token.
+    # 6 once more after the second 5 of the first text, and a fourth 6 in the second one.
     pairs = repetitions(text.ids[:, 1:], text.lengths - 1, AGAINST.ngram)
     assert list(zip(pairs.rows.tolist(), pairs.tokens.tolist(), strict=True)) == [(5, 6), (10, 6)]
     return torch.stack([pairs.rows, pairs.tokens])
@@ -89,10 +90,26 @@ def test_models_whose_attention_has_a_loss_of_its_own_are_refused(tmp_path: Path
     for against in (UnlikelihoodConfig(), AGAINST):
         config = TranslateConfig(data=data, model=hard, unlikelihood=against)
         if against.weight:
-            with pytest.raises(UsageError, match="sampled positions"):
+            with pytest.raises(UsageError, match=r"Bahdanau has more in its loss, such as that of sampled positions\."):
                 TranslateTask.prepare(config, tmp_path / "refused")
         else:
             TranslateTask.prepare(config, tmp_path / "run")
+
+
+class Own(GPT):
+    """A user's model with a loss of its own."""
+
+    def loss(self, text: Batch) -> torch.Tensor:
+        return 2 * super().loss(text)
+
+
+def test_a_loss_of_a_users_own_is_not_left_out() -> None:
+    torch.manual_seed(0)
+    model = GPTConfig(block=BLOCK, num_layers=1).build(8)
+    model.__class__ = Own
+    UnlikelihoodConfig().require_logits(model, LanguageModel.loss)
+    with pytest.raises(UsageError, match="Own has more in its loss"):
+        AGAINST.require_logits(model, LanguageModel.loss)
 
 
 def test_training_makes_mistaken_repetitions_rarer() -> None:

@@ -79,6 +79,7 @@ class LanguageModelTask(TextTask[LanguageModelTaskConfig, LanguageModel]):
     def __init__(self, config: LanguageModelTaskConfig, data: TextData, counted: int | None = None) -> None:
         """`counted` is the number of bytes of the validation text, if it is known."""
         super().__init__(config, data)
+        config.unlikelihood.require_logits(self.model, LanguageModel.loss)
         self.counted = counted
 
     @classmethod

@@ -21,6 +21,7 @@ from foveate.decode import BeamConfig, DecodeConfig
 from foveate.errors import DataError, UsageError
 from foveate.models import BahdanauConfig, ModelConfig, Seq2Seq, TransformerConfig
 from foveate.models.deepening import deepened
+from foveate.models.recurrent import RecurrentSeq2Seq
 from foveate.nn.loss import Loss, cross_entropy
 from foveate.nn.measurement import Each, SharedValidation
 from foveate.nn.transfer import beside
@@ -123,7 +124,7 @@ class TranslateTask(SharedValidation):
         self.training, self.validation = training, validation
         self.plan = _plan(training, config, config.data.temperature or 1.0, _factors(config, source_tokeniser))
         self.model: Seq2Seq = build_model(config, source_tokeniser.vocab_size, target_tokeniser.vocab_size)
-        config.unlikelihood.require_logits(self.model)
+        config.unlikelihood.require_logits(self.model, Seq2Seq.loss, RecurrentSeq2Seq.loss)
         if training.links is not None:
             require_guidable(self.model)
 
