@@ -169,6 +169,16 @@ def test_what_would_make_it_another_run_is_refused(short: Path, foveate: Any, se
     assert (short / "config.json").read_bytes() == before
 
 
+def test_only_a_translator_is_told_to_begin_with_its_own_weights(tmp_path: Path, foveate: Any) -> None:
+    runs = Path(__file__).parents[1] / "golden/version_0_1/runs"
+    for name in ("translate_luong", "language_model_gpt"):
+        shutil.copytree(runs / name, tmp_path / name)
+        refused = foveate("resume", tmp_path / name, SET, "seed=3", *QUICK)
+        assert refused.code == 2
+        assert "For anything else begin another run" in refused.err
+        assert ("initialise_from" in refused.err) == (name == "translate_luong")
+
+
 def test_a_change_that_nobody_asked_for_is_still_refused(short: Path, foveate: Any) -> None:
     path = short / "config.json"
     path.write_text(path.read_text().replace('"steps": 40', '"steps": 80'))
