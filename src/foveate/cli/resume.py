@@ -112,8 +112,8 @@ def extend(saved: "Run", assignments: Sequence[str], kind: type[Any], processes:
     change = differences(before, to_dict(config))
     others = [path for path in change if path not in EXTENDING]
     if others:
-        # Others begin with a masked language model, or always from scratch.
-        again = f"; --set initialise_from={saved.folder} begins it with these weights" * (saved.task == "translate")
+        begins = task_of(saved).side.begins_with_own
+        again = f"; --set initialise_from={saved.folder} begins it with these weights" * begins
         raise UsageError(
             f"A run keeps what it was begun with, so {others[0]} ({change[others[0]]}) cannot change. Changeable are "
             f"{', '.join(EXTENDING)}. For anything else begin another run{again}."

@@ -93,6 +93,8 @@ class Side(ABC):
     """The lengths of an example without data, in the order of the entry's; none: 30 tokens each."""
     engines: ClassVar[tuple[str, ...]] = ("onnx",)
     """The engines that a trained model can be exported for."""
+    begins_with_own: ClassVar[bool] = False
+    """Whether `initialise_from` accepts a run of the same task."""
 
     # Definition.
 

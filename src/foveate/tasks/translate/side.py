@@ -99,6 +99,7 @@ class TranslateSide(Side):
     )
     columns = ("source", "target")
     engines = ("ctranslate2", "onnx")
+    begins_with_own = True
 
     def suggest(self, config: TranslateConfig, allowance: Allowance) -> Suggestion:
         return suggest(config, allowance)
