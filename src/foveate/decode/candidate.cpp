@@ -1,5 +1,4 @@
 // From logits to the few best tokens of every row with their log-probabilities, in one reading of each row from memory.
-#define VECTORS_OF_THIS_PROCESSOR
 #include "prelude.h"
 #include "leader.h"
 

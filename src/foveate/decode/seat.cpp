@@ -1,6 +1,5 @@
 // Beam search and greedy decoding of sentences that come and go, each in a seat of its own. They do what `beam.py` and
 // `walk.py` do, with the same float32 numbers in the same order, for constraints that hide the same tokens of all sentences.
-#define VECTORS_OF_THIS_PROCESSOR
 #include "prelude.h"
 #include "leader.h"
 #include <algorithm>

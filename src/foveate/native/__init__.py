@@ -1,7 +1,7 @@
 """Small C++ kernels, compiled on first use by the system's compiler; without a compiler, callers run plain torch.
 
 A kernel is a C++ file without torch headers, beside the module that calls it. It exports C functions of addresses,
-sizes and a number of threads. Every file can use `prelude.h` (vectors of 16 floats, `exp`, `parallel`):
+sizes and a number of threads. Every file can use `prelude.h` (vectors of `LANES` floats, `exp`, `parallel`):
 
     kernels = native.load("foveate.attention.paths", "pairwise.cpp")       # 1–3 seconds once per machine, then 1 ms
     if kernels.library is None:

@@ -1,6 +1,5 @@
-// What every kernel sees: vectors, exp, tile registers, and parallel loops on torch's own thread pool. Vectors hold 16
-// floats, which compilers split where the processor has shorter ones, at a loss; a kernel that does not count on 16 says
-// before including this file  #define VECTORS_OF_THIS_PROCESSOR  and gets as many as fit, a divisor of 16.
+// What every kernel sees: vectors, exp, tile registers, and parallel loops on torch's own thread pool. Vectors hold as many
+// floats as a register of the processor, a divisor of 16: compilers split longer ones at a loss, of a factor of ten at worst.
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -14,7 +13,7 @@
 #include <unistd.h>
 #endif
 
-#if !defined(VECTORS_OF_THIS_PROCESSOR) || defined(__AVX512F__)
+#ifdef __AVX512F__
 constexpr int LANES = 16;
 #elif defined(__AVX__)
 constexpr int LANES = 8;
@@ -69,15 +68,22 @@ static inline float sum(Vec x) {
     return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
 }
 
+// Number, number + 1, and so on.
+static inline VecInt counted_from(int32_t number) {
+    VecInt counted;
+    for (int i = 0; i < LANES; i++) counted[i] = i;
+    return counted + number;
+}
+
 static inline Vec where(VecInt test, Vec yes, Vec no) { return test ? yes : no; }
 
 // The smaller and the larger of x and a limit; NaN stays NaN.
 static inline Vec at_most(Vec x, float limit) {
 #if defined(__AVX512F__)
     return (Vec)_mm512_maskz_min_ps(0xFFFF, (__m512)fill(limit), (__m512)x);
-#elif defined(VECTORS_OF_THIS_PROCESSOR) && defined(__AVX__)
+#elif defined(__AVX__)
     return (Vec)_mm256_min_ps((__m256)fill(limit), (__m256)x);
-#elif defined(VECTORS_OF_THIS_PROCESSOR) && defined(__SSE2__)
+#elif defined(__SSE2__)
     return (Vec)_mm_min_ps((__m128)fill(limit), (__m128)x);
 #else
     return where(fill(limit) < x, fill(limit), x);
@@ -87,9 +93,9 @@ static inline Vec at_most(Vec x, float limit) {
 static inline Vec at_least(Vec x, float limit) {
 #if defined(__AVX512F__)
     return (Vec)_mm512_maskz_max_ps(0xFFFF, (__m512)fill(limit), (__m512)x);
-#elif defined(VECTORS_OF_THIS_PROCESSOR) && defined(__AVX__)
+#elif defined(__AVX__)
     return (Vec)_mm256_max_ps((__m256)fill(limit), (__m256)x);
-#elif defined(VECTORS_OF_THIS_PROCESSOR) && defined(__SSE2__)
+#elif defined(__SSE2__)
     return (Vec)_mm_max_ps((__m128)fill(limit), (__m128)x);
 #else
     return where(fill(limit) > x, fill(limit), x);

@@ -1,7 +1,7 @@
 // Dropout, the residual it falls on and the layer norm behind it, in one pass over memory each way. The noise is a hash
 // of a seed, the row and the column, so the way back computes it again instead of reading a mask.
 
-constexpr int64_t STRIP = 32, BLOCK = 64;
+constexpr int64_t STRIP = 32, BLOCK = 64, PARTS = STRIP / LANES;
 
 struct Noise {
     uint32_t first, second;
@@ -17,15 +17,17 @@ struct Noise {
         first = (uint32_t)x, second = (uint32_t)(x >> 32);
     }
 
-    // What 32 neighbouring values are multiplied by: 16 bits decide each.
-    void factors(int64_t column, Vec& left, Vec& right) const {
-        const VecUnsigned lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-        VecUnsigned x = (lanes + (uint32_t)(column / 2)) ^ first;
-        x = (x ^ (x >> 16)) * 0x21f0aaadu + second;
-        x = (x ^ (x >> 15)) * 0x735a2d97u;
-        x ^= x >> 15;
-        left = where((VecInt)(x & 0xffff) >= limit, fill(scale), Vec{});
-        right = where((VecInt)(x >> 16) >= limit, fill(scale), Vec{});
+    // What a strip of neighbouring values is multiplied by: 16 bits of a hash decide each, the lower ones in its left half.
+    void factors(int64_t column, Vec (&factor)[PARTS]) const {
+#pragma GCC unroll 4
+        for (int64_t part = 0; part < PARTS / 2; part++) {
+            VecUnsigned x = (VecUnsigned)counted_from((int32_t)(column / 2 + part * LANES)) ^ first;
+            x = (x ^ (x >> 16)) * 0x21f0aaadu + second;
+            x = (x ^ (x >> 15)) * 0x735a2d97u;
+            x ^= x >> 15;
+            factor[part] = where((VecInt)(x & 0xffff) >= limit, fill(scale), Vec{});
+            factor[part + PARTS / 2] = where((VecInt)(x >> 16) >= limit, fill(scale), Vec{});
+        }
     }
 };
 
@@ -42,9 +44,9 @@ void forward(
             Noise noise(seed, (uint64_t)row, limit, (float)scale);
             Vec total = {};
             for (int64_t column = 0; column < width; column += STRIP) {
-                Vec factor[2];
-                noise.factors(column, factor[0], factor[1]);
-                for (int64_t part = 0; part < 2; part++) {
+                Vec factor[PARTS];
+                noise.factors(column, factor);
+                for (int64_t part = 0; part < PARTS; part++) {
                     int64_t at = row * width + column + part * LANES;
                     Vec value = take(y, half, at) * factor[part];
                     if (x) value += load(x + at);
@@ -97,9 +99,9 @@ void backward(
                 average = ::sum(all) / (float)width, along = ::sum(weighted) / (float)width;
             }
             for (int64_t column = 0; column < width; column += STRIP) {
-                Vec factor[2];
-                noise.factors(column, factor[0], factor[1]);
-                for (int64_t part = 0; part < 2; part++) {
+                Vec factor[PARTS];
+                noise.factors(column, factor);
+                for (int64_t part = 0; part < PARTS; part++) {
                     int64_t at = row * width + column + part * LANES;
                     Vec value = take(grad, grad_half, at);
                     if (gain) {

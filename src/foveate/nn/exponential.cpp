@@ -8,8 +8,7 @@ void exponentials(void* logits, int64_t half, float* top, float* mass, int64_t r
     // Where vectors do not fill a row, the last one overlaps the one before: it is read before anything is written, and
     // lanes that the other has counted are not counted again.
     int64_t full = width / LANES * LANES, last = width - LANES;
-    const VecInt lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const VecInt fresh = lanes >= (int32_t)(full - last);
+    const VecInt fresh = counted_from(0) >= (int32_t)(full - last);
     parallel((rows + 15) / 16, threads, [=](int64_t task) {
         for (int64_t row = task * 16; row < rows && row < task * 16 + 16; row++) {
             int64_t start = row * width;

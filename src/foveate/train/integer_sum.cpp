@@ -1,5 +1,4 @@
 // Gradients become integers, whose sums have no order, in one pass over memory for each batch.
-#define VECTORS_OF_THIS_PROCESSOR
 #include "prelude.h"
 
 #include <algorithm>

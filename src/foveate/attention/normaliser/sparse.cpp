@@ -3,7 +3,6 @@
 // that. ‖max(0, z − τ)‖ falls, curved, from at least 1 at τ = −1, so Newton's steps from there never pass the place where
 // it is 1.
 
-#define VECTORS_OF_THIS_PROCESSOR
 #include "prelude.h"
 
 #include <vector>

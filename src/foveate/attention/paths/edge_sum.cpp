@@ -3,7 +3,6 @@
 // order of its edges, so that results do not depend on the number of threads. What is kept for the backward pass is a
 // weight for each edge and head; its sign bit says that dropout drops it.
 
-#define VECTORS_OF_THIS_PROCESSOR
 #include "prelude.h"
 
 struct Problem {

@@ -7,7 +7,6 @@
 // e^{2s} that may pass 2³¹ is cut there, where r vanishes beside 1, so that four denominators can be multiplied.
 // f = leaky ReLU: the pair of graph attention (GATv2).
 
-#define VECTORS_OF_THIS_PROCESSOR
 #include "prelude.h"
 
 #include <vector>

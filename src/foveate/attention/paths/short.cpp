@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-constexpr int64_t QUERIES = 4;
+constexpr int64_t QUERIES = 4, WIDEST = 256 / LANES;  // vectors of a head
 
 // Numbers of tokens, by the steps from one sentence, head and place to the next.
 struct Tokens {
@@ -147,8 +147,7 @@ static void scattered(
 }
 
 static inline VecInt places(int64_t from) {
-    const VecInt lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return lanes + (int32_t)from;
+    return counted_from((int32_t)from);
 }
 
 static inline VecInt within(int64_t j, int64_t low, int64_t high) {
@@ -230,7 +229,7 @@ static void forward_block(
 ) {
     int64_t dim = sizes.dim;
     Range<R> seen = range<R>(sizes, here, first);
-    Vec context[R * 16];
+    Vec context[R * WIDEST];
     against<R>(query + first * dim, turned, dim, here.width, seen, scores);
     for (int64_t r = 0; r < R; r++)
         softmax(scores + r * here.width, seen.from, seen.to, seen.low[r], seen.high[r], sizes.scale);
@@ -251,7 +250,7 @@ static void backward_block(
 ) {
     int64_t dim = sizes.dim, width = here.width;
     Range<R> seen = range<R>(sizes, here, first);
-    Vec context[R * 16];
+    Vec context[R * WIDEST];
     against<R>(at.query + first * dim, at.turned_key, dim, width, seen, at.scores);
     against<R>(at.grad + first * dim, at.turned_value, dim, width, seen, at.other);
     for (int64_t r = 0; r < R; r++) {
@@ -290,7 +289,7 @@ static void forward_few(
     int64_t values = here.number * v.sentence + here.head * v.head + here.key_from * v.place;
     for (int64_t i = 0; i < here.queries; i++) {
         Range<1> seen = range<1>(sizes, here, i);
-        Vec query[16], context[16] = {};
+        Vec query[WIDEST], context[WIDEST] = {};
         int64_t mine = here.number * q.sentence + here.head * q.head + (here.query_from + i) * q.place;
         for (int64_t d = 0; d < dim; d += LANES) query[d / LANES] = read(q, mine + d);
         for (int64_t j = seen.low[0]; j < seen.high[0]; j++) {

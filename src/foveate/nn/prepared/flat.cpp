@@ -5,7 +5,7 @@
 // One new position of a decoder: its attention over the keys and values that are kept, one query a row and head and no
 // masks; and, for a few rows, the whole step.
 
-constexpr int64_t WIDEST = 16;  // vectors of a head
+constexpr int64_t WIDEST = 256 / LANES;  // vectors of a head
 
 // to[row, head] = softmax(scale · q Kᵀ) V over the first `count` keys, or the first counts[row / beam]. Keys and values
 // are [places, heads, room, dim]. Those of a row stand at the place row / beam, or at places[row / beam], as `first_key`

@@ -47,13 +47,13 @@ static void quantise(const float* x, int64_t inputs, uint8_t* to, float* scale) 
 }
 
 // The sums of M rows, `apart` bytes after each other, with a panel.
-template <int M, int LINES>
+template <int M, int ASKED>
 static inline void integers(
     const uint8_t* x, int64_t apart, const int8_t* panel, const char* ahead, VecInt (*to)[VECTORS]
 ) {
     VecInt sums[M][VECTORS] = {};
     for (int64_t k = 0; k < apart; k += FOUR, panel += FOUR * PANEL) {
-        ask<LINES>(ahead);
+        ask<ASKED>(ahead);
 #ifdef __AVX512VNNI__
         __m512i w[VECTORS];
 #pragma GCC unroll 4
@@ -148,7 +148,7 @@ static void multiply_int8_by_tiles(
                     const int8_t* weights = panel + k * PANEL;
                     const char* ahead = (const char*)weights + AHEAD;
                     if (!row)
-                        for (int64_t line = 0; line < 16; line++) ask<VECTORS>(ahead);
+                        for (int64_t line = 0; line < 16; line++) ask<LINES>(ahead);
                     _tile_loadd(4, values + row * inputs + k, inputs);
                     _tile_loadd(5, weights, FOUR * PANEL);
                     _tile_dpbusd(0, 4, 5);

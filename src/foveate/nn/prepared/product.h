@@ -12,12 +12,12 @@ struct Product {
     const int32_t* sums;  // of the int8 weights of each output, for whole panels
 };
 
-// A tile is ROWS rows by PANEL outputs: 24 sums in 32 registers with AVX-512, 12 in 16 with shorter vectors. A sum is made
-// in the same order whatever the number of rows, so that a row does not depend on its company.
+// A tile is ROWS rows by PANEL outputs: 24 sums in 32 registers with AVX-512, 12 in 16 with AVX. A sum is made in the same
+// order whatever the number of rows, so that a row does not depend on its company.
 #ifdef __AVX512F__
 constexpr int64_t VECTORS = 4;
 #else
-constexpr int64_t VECTORS = 1;
+constexpr int64_t VECTORS = 16 / LANES;
 #endif
 #ifdef __AVX512F__
 constexpr int64_t PAIR = 2;  // of bfloat16 weights that are read at once
@@ -31,27 +31,28 @@ constexpr bool ROUNDING = false;
 #endif
 constexpr int64_t ROWS = 6, PANEL = VECTORS * LANES;
 
-// Memory is slow, so weights are asked for long before they are read. A step along the inputs reads VECTORS cache lines of a
+// Memory is slow, so weights are asked for long before they are read. A step along the inputs reads LINES cache lines of a
 // panel. Where one tile has all rows, it asks for as many lines, AHEAD bytes further; of several tiles, the first ones ask for
 // the next panel, as many lines at a step as it takes, because most of a panel's requests would find it in the cache.
 constexpr int64_t LINE = 64, AHEAD = 16384, FITTING = 1 << 18;  // bytes; a second-level cache has two panels of FITTING
+constexpr int64_t LINES = PANEL * 4 / LINE;
 struct Ahead {
     int64_t lines;
     const char* from;
 };
 
 static inline Ahead ahead_of(const void* panel, int64_t steps, int64_t tile, int64_t tiles) {
-    int64_t bytes = steps * VECTORS * LINE, sharers = tiles < VECTORS ? tiles : VECTORS;
-    if (tiles == 1 || bytes > FITTING) return {tile == 0 ? VECTORS : 0, (const char*)panel + AHEAD};
-    int64_t lines = sharers == 3 ? 2 : VECTORS / sharers;
-    if (tile * lines >= VECTORS) return {0, nullptr};
+    int64_t bytes = steps * LINES * LINE, sharers = tiles < LINES ? tiles : LINES;
+    if (tiles == 1 || bytes > FITTING) return {tile == 0 ? LINES : 0, (const char*)panel + AHEAD};
+    int64_t lines = sharers == 3 ? 2 : LINES / sharers;
+    if (tile * lines >= LINES) return {0, nullptr};
     return {lines, (const char*)panel + bytes + tile * steps * lines * LINE};
 }
 
-template <int LINES>
+template <int COUNT>
 static inline void ask(const char*& place) {
 #pragma GCC unroll 4
-    for (int64_t line = 0; line < LINES; line++, place += LINE) __builtin_prefetch(place, 0, 2);
+    for (int64_t line = 0; line < COUNT; line++, place += LINE) __builtin_prefetch(place, 0, 2);
 }
 
 // body(rows, lines) with both as constants, for which it has a loop of its own each.
@@ -62,7 +63,7 @@ static inline void with_constants(int64_t rows, int64_t lines, const Body& body)
             case 0: return body(count, std::integral_constant<int, 0>());
             case 1: return body(count, std::integral_constant<int, 1>());
             case 2: return body(count, std::integral_constant<int, 2>());
-            default: return body(count, std::integral_constant<int, VECTORS>());
+            default: return body(count, std::integral_constant<int, LINES>());
         }
     };
     switch (rows) {
@@ -93,18 +94,20 @@ template <class Register>
 static inline void hold(Register& weights) {
 #ifdef __AVX512F__
     __asm__("" : "+v"(weights));
+#elif defined(__AVX__)
+    __asm__("" : "+x"(weights));
 #endif
 }
 
 // The products of M rows of x with a panel.
-template <int M, int LINES>
+template <int M, int ASKED>
 static inline void tile(const float* x, int64_t inputs, const float* panel, const char* ahead, Vec (*to)[VECTORS]) {
     Vec sums[M][VECTORS] = {};
     for (int64_t k = 0; k < inputs; k++, panel += PANEL) {
         Vec w[VECTORS];
 #pragma GCC unroll 4
         for (int64_t j = 0; j < VECTORS; j++) hold(w[j] = load(panel + j * LANES));
-        ask<LINES>(ahead);
+        ask<ASKED>(ahead);
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++)
 #pragma GCC unroll 4
@@ -114,7 +117,7 @@ static inline void tile(const float* x, int64_t inputs, const float* panel, cons
 }
 
 // The same with bfloat16 weights. With ROUNDING, x is in pairs of bfloat16 too.
-template <int M, int LINES>
+template <int M, int ASKED>
 static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, const char* ahead, Vec (*to)[VECTORS]) {
     Vec sums[M][VECTORS] = {};
 #ifdef __AVX512F__
@@ -122,7 +125,7 @@ static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, co
         __m512i w[VECTORS];
 #pragma GCC unroll 4
         for (int64_t j = 0; j < VECTORS; j++) hold(w[j] = _mm512_loadu_si512(panel + 2 * j * LANES));
-        ask<LINES>(ahead);
+        ask<ASKED>(ahead);
 #ifdef __AVX512BF16__
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++) {
@@ -150,7 +153,7 @@ static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, co
     for (int64_t k = 0; k < inputs; k++, panel += PANEL) {
         Vec w[VECTORS];
         for (int64_t j = 0; j < VECTORS; j++) w[j] = take(panel, true, j * LANES);
-        if (k % 2 == 0) ask<LINES>(ahead);
+        if (k % 2 == 0) ask<ASKED>(ahead);
         for (int m = 0; m < M; m++)
             for (int64_t j = 0; j < VECTORS; j++) sums[m][j] += ((const float*)x)[m * inputs + k] * w[j];
     }
@@ -221,7 +224,7 @@ static void multiply_by_tiles(
                     const uint16_t* weights = panel + k * PANEL;
                     const char* ahead = (const char*)weights + AHEAD;
                     if (!row)
-                        for (int64_t line = 0; line < 16; line++) ask<VECTORS>(ahead);
+                        for (int64_t line = 0; line < 16; line++) ask<LINES>(ahead);
                     _tile_loadd(4, x + row * inputs + k, inputs * 2);
                     _tile_loadd(5, weights, 4 * PANEL);
                     _tile_dpbf16ps(0, 4, 5);
@@ -259,7 +262,7 @@ static void multiply(
 ) {
     int64_t inputs = product.inputs, outputs = product.outputs, tiles = (rows + ROWS - 1) / ROWS;
     constexpr bool rounding = sizeof(Weight) == 2 && ROUNDING;
-    int64_t steps = inputs * (int64_t)sizeof(Weight) / 4;  // of VECTORS cache lines each
+    int64_t steps = inputs * (int64_t)sizeof(Weight) / 4;  // of LINES cache lines each
     if (rounding)
         for (int64_t i = 0; i < rows * inputs; i += LANES) put(rounded, true, i, load(x + i));
     if (inputs * outputs < 1 << 16) threads = 1;
