@@ -99,7 +99,7 @@ static inline void integers(
             }
 #endif
     }
-    std::memcpy(to, sums, sizeof sums);
+    deliver<M>(sums, to);
 }
 
 // The outputs of a panel from sums of whole numbers: of `rows` rows, with the scales of their activations. One function for
