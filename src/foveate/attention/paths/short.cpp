@@ -6,6 +6,7 @@
 #include <vector>
 
 constexpr int64_t QUERIES = 4, WIDEST = 256 / LANES;  // vectors of a head
+constexpr int64_t STEP = 16, VECTORS = STEP / LANES;    // numbers side by side, so that enough sums are under way at once
 
 // Numbers of tokens, by the steps from one sentence, head and place to the next.
 struct Tokens {
@@ -51,21 +52,23 @@ static void gather(
         }
 }
 
-// Columns of keys, for products with many keys at a time; the last vector is filled up with zeros.
+// Columns of keys, for products with many keys at a time, in panels [width / STEP, dim, STEP]; the last one is filled up with
+// zeros. A matrix [dim, width] would put the numbers of many a width into a few sets of the cache.
 static void turn(const float* rows, int64_t count, int64_t dim, float* columns, int64_t width) {
+    for (int64_t i = 0; i < width; i += STEP, columns += dim * STEP) {
 #ifdef __AVX512F__
-    for (int64_t i = 0; i < width; i += LANES)
         for (int64_t d = 0; d < dim; d += LANES) {
             __m512 block[16];
             for (int64_t j = 0; j < LANES; j++)
                 block[j] = i + j < count ? _mm512_loadu_ps(rows + (i + j) * dim + d) : _mm512_setzero_ps();
             transpose(block);
-            for (int64_t j = 0; j < LANES; j++) _mm512_storeu_ps(columns + (d + j) * width + i, block[j]);
+            for (int64_t j = 0; j < LANES; j++) _mm512_storeu_ps(columns + (d + j) * STEP, block[j]);
         }
 #else
-    for (int64_t d = 0; d < dim; d++)
-        for (int64_t i = 0; i < width; i++) columns[d * width + i] = i < count ? rows[i * dim + d] : 0.0f;
+        for (int64_t j = 0; j < STEP; j++)
+            for (int64_t d = 0; d < dim; d++) columns[d * STEP + j] = i + j < count ? rows[(i + j) * dim + d] : 0.0f;
 #endif
+    }
 }
 
 // Which keys each query of a block sees: from `low` to `high`, which is not included; all of them see the inner ones, and
@@ -82,7 +85,7 @@ struct Range {
             inner_low = std::max(inner_low, low[r]), inner_high = std::min(inner_high, high[r]);
         }
         if (inner_low >= inner_high) inner_low = inner_high = 0;
-        from = least / LANES * LANES, to = std::max(from, (most + LANES - 1) / LANES * LANES);
+        from = least / STEP * STEP, to = std::max(from, (most + STEP - 1) / STEP * STEP);
     }
 
     // What query r sees besides the inner keys.
@@ -93,18 +96,22 @@ struct Range {
     }
 };
 
-// out[r][j] = Σ_d rows[r][d] columns[d][j] for all keys j that one of a block of queries sees.
+// out[r][j] = Σ_d rows[r][d] columns[d, j] for all keys j that one of a block of queries sees.
 template <int64_t R>
 static void against(
     const float* rows, const float* columns, int64_t dim, int64_t width, const Range<R>& seen, float* out
 ) {
-    for (int64_t j = seen.from; j < seen.to; j += LANES) {
-        Vec sums[R] = {};
-        for (int64_t d = 0; d < dim; d++) {
-            Vec column = load(columns + d * width + j);
-            for (int64_t r = 0; r < R; r++) sums[r] += column * rows[r * dim + d];
+    for (int64_t j = seen.from; j < seen.to; j += STEP) {
+        Vec sums[R][VECTORS] = {};
+        const float* panel = columns + j * dim;
+        for (int64_t d = 0; d < dim; d++, panel += STEP) {
+            Vec column[VECTORS];
+            for (int64_t n = 0; n < VECTORS; n++) column[n] = load(panel + n * LANES);
+            for (int64_t r = 0; r < R; r++)
+                for (int64_t n = 0; n < VECTORS; n++) sums[r][n] += column[n] * rows[r * dim + d];
         }
-        for (int64_t r = 0; r < R; r++) store(out + r * width + j, sums[r]);
+        for (int64_t r = 0; r < R; r++)
+            for (int64_t n = 0; n < VECTORS; n++) store(out + r * width + j + n * LANES, sums[r][n]);
     }
 }
 
@@ -113,16 +120,21 @@ template <int64_t R>
 static void gathered(
     const float* weights, int64_t width, const float* rows, int64_t dim, const Range<R>& seen, Vec* to
 ) {
-    for (int64_t d = 0; d < dim; d += LANES) {
-        Vec sums[R] = {};
+    for (int64_t d = 0; d < dim; d += STEP) {
+        Vec sums[R][VECTORS] = {};
         for (int64_t j = seen.inner_low; j < seen.inner_high; j++) {
-            Vec row = load(rows + j * dim + d);
-            for (int64_t r = 0; r < R; r++) sums[r] += row * weights[r * width + j];
+            Vec row[VECTORS];
+            for (int64_t n = 0; n < VECTORS; n++) row[n] = load(rows + j * dim + d + n * LANES);
+            for (int64_t r = 0; r < R; r++)
+                for (int64_t n = 0; n < VECTORS; n++) sums[r][n] += row[n] * weights[r * width + j];
         }
-        for (int64_t r = 0; r < R; r++) {
-            seen.outer(r, [&](int64_t j) { sums[r] += load(rows + j * dim + d) * weights[r * width + j]; });
-            to[r * (dim / LANES) + d / LANES] = sums[r];
-        }
+        for (int64_t r = 0; r < R; r++)
+            for (int64_t n = 0; n < VECTORS; n++) {
+                Vec total = sums[r][n];
+                int64_t at = d + n * LANES;
+                seen.outer(r, [&](int64_t j) { total += load(rows + j * dim + at) * weights[r * width + j]; });
+                to[(r * dim + at) / LANES] = total;
+            }
     }
 }
 
@@ -131,18 +143,24 @@ template <int64_t R>
 static void scattered(
     const float* weights, int64_t width, const float* rows, int64_t dim, const Range<R>& seen, float* to
 ) {
-    for (int64_t d = 0; d < dim; d += LANES) {
-        Vec row[R];
-        for (int64_t r = 0; r < R; r++) row[r] = load(rows + r * dim + d);
+    for (int64_t d = 0; d < dim; d += STEP) {
+        Vec row[R][VECTORS];
+        for (int64_t r = 0; r < R; r++)
+            for (int64_t n = 0; n < VECTORS; n++) row[r][n] = load(rows + r * dim + d + n * LANES);
         for (int64_t j = seen.inner_low; j < seen.inner_high; j++) {
-            Vec sum = load(to + j * dim + d);
-            for (int64_t r = 0; r < R; r++) sum += row[r] * weights[r * width + j];
-            store(to + j * dim + d, sum);
+            float* place = to + j * dim + d;
+            Vec total[VECTORS];
+            for (int64_t n = 0; n < VECTORS; n++) total[n] = load(place + n * LANES);
+            for (int64_t r = 0; r < R; r++)
+                for (int64_t n = 0; n < VECTORS; n++) total[n] += row[r][n] * weights[r * width + j];
+            for (int64_t n = 0; n < VECTORS; n++) store(place + n * LANES, total[n]);
         }
         for (int64_t r = 0; r < R; r++)
-            seen.outer(r, [&](int64_t j) {
-                store(to + j * dim + d, load(to + j * dim + d) + row[r] * weights[r * width + j]);
-            });
+            for (int64_t n = 0; n < VECTORS; n++)
+                seen.outer(r, [&](int64_t j) {
+                    float* place = to + j * dim + d + n * LANES;
+                    store(place, load(place) + row[r][n] * weights[r * width + j]);
+                });
     }
 }
 
@@ -177,8 +195,8 @@ static void softmax(float* scores, int64_t from, int64_t to, int64_t low, int64_
 // Memory of a thread that is kept for the next task, on the border of a cache line.
 static float* room(int64_t size) {
     static thread_local std::vector<float> memory;
-    if (memory.size() < (size_t)(size + LANES)) memory.resize((size_t)(size + LANES));
-    uintptr_t start = (uintptr_t)memory.data(), line = LANES * sizeof(float);
+    if (memory.size() < (size_t)(size + STEP)) memory.resize((size_t)(size + STEP));
+    uintptr_t start = (uintptr_t)memory.data(), line = STEP * sizeof(float);
     return (float*)((start + line - 1) / line * line);
 }
 
@@ -203,7 +221,7 @@ struct Sentence {
             query = number * sizes.num_queries, queries = sizes.num_queries, keys = sizes.num_keys;
             query_from = key_from = 0;
         }
-        width = std::max<int64_t>((keys + LANES - 1) / LANES, 1) * LANES;
+        width = std::max<int64_t>((keys + STEP - 1) / STEP, 1) * STEP;
     }
 };
 
