@@ -63,6 +63,24 @@ def test_a_missing_data_file_is_named(training: Refused, corpus: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("task", ["translate", "classify", "tag", "language_model"])
+def test_a_missing_validation_file_is_named(refused: Refused, corpus: Path, tmp_path: Path, task: str) -> None:
+    """A traceback ended these commands, because the time of the file was asked for before it was opened."""
+    (tmp_path / "labelled.tsv").write_text("cat\tA\ndog\tB\n" * 20)
+    (tmp_path / "tagged.tsv").write_text("cat\tN\nsleeps\tV\n\n" * 20)
+    data = {
+        "translate": ("--source", corpus / "source.txt", "--target", corpus / "target.txt", "--valid-source"),
+        "classify": ("--data", tmp_path / "labelled.tsv", "--valid-data"),
+        "tag": ("--data", tmp_path / "tagged.tsv", "--valid-data"),
+        "language_model": ("--text", corpus / "source.txt", "--valid-text"),
+    }[task]
+    beside = ("--valid-target", corpus / "target.txt") if task == "translate" else ()
+    assert refused("train", task, *data, tmp_path / "no" / "valid", *beside, "--out", tmp_path / "new") == (
+        3,
+        f"foveate train: {tmp_path}/no/valid: there is no such file, and its folder is missing too; {tmp_path} exists.",
+    )
+
+
 def test_unequal_line_counts_are_named(training: Refused, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("a\n" * 299)
     assert training("--source", corpus / "source.txt", "--target", tmp_path / "short.txt") == (

@@ -17,6 +17,7 @@ from typing import Any
 from foveate.errors import DataError, SetupError
 from foveate.storage.draft import TEMPORARY, disk_errors, flush, require_space
 from foveate.storage.manifest import DamagedError, read_json, write_json
+from foveate.suggestion import missing_file
 from foveate.voice import say
 
 CHUNK = 1 << 20
@@ -55,11 +56,19 @@ def staged(address: str) -> Iterator[tuple[str, Path]]:
 
 
 def stamps(path: str | None) -> list[list[object]]:
-    """Name, size and time of a file, or of the copies of a remote one; none without a path."""
+    """Name, size and time of a file, or of the copies of a remote one; none without a path.
+
+    Raises DataError for a file that does not exist or may not be looked at.
+    """
     if path is None:
         return []
     files = [copy for _, copy in staged(path)] if is_remote(path) else [Path(path)]
-    return [[str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    try:
+        return [[str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    except FileNotFoundError:
+        raise DataError(missing_file(Path(path))) from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _copy(address: str, digest: str) -> Path:
