@@ -14,6 +14,7 @@ import torch
 from foveate import machine
 from foveate.errors import SetupError
 from foveate.machine import Processor, Tuning
+from foveate.machine.switch_rule import WIDE
 
 GOOD = {"version": 2, **asdict(Tuning())}
 
@@ -69,7 +70,7 @@ def test_nothing_is_measured_when_a_machine_is_tuned(monkeypatch: pytest.MonkeyP
 def test_every_switch_is_chosen_by_a_rule_with_a_reason() -> None:
     switches = [field.name for field in fields(Tuning)]
     for vendor in ("AuthenticAMD", "GenuineIntel", "HygonGenuine", ""):
-        for flags in (frozenset[str](), frozenset({"avx2"}), frozenset({"avx2", "amx_bf16"})):
+        for flags in (frozenset[str](), frozenset({"avx2"}), frozenset({*WIDE, "amx_bf16"})):
             chosen = machine.choices(Processor(vendor=vendor, flags=flags))
             assert [choice.switch for choice in chosen] == switches
             assert all(choice.why for choice in chosen)
@@ -77,12 +78,19 @@ def test_every_switch_is_chosen_by_a_rule_with_a_reason() -> None:
 
 def test_a_processor_that_would_multiply_float32_in_bfloat16_does_not() -> None:
     """Under that switch oneDNN takes tile registers for float32 where a processor has them."""
-    tiles = Processor(vendor="AuthenticAMD", flags=frozenset({"avx2", "amx_bf16"}))
+    tiles = Processor(vendor="AuthenticAMD", flags=frozenset({*WIDE, "amx_bf16"}))
     assert not machine.by_rules(tiles).onednn_matmul
+    assert machine.by_rules(Processor(vendor="AuthenticAMD", flags=frozenset(WIDE))).onednn_matmul
+
+
+def test_processors_without_wide_registers_multiply_by_torchs_default() -> None:
+    """Where torch may not use bfloat16 its switch has no effect, and packed weights gain nothing."""
+    narrow = Processor(vendor="AuthenticAMD", flags=frozenset({"avx2"}))
+    assert machine.by_rules(narrow) == Tuning(allocator=machine.by_rules(narrow).allocator)
 
 
 def test_a_library_that_is_less_exact_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Processor(vendor="AuthenticAMD", flags=frozenset({"avx2"}))
+    plain = Processor(vendor="AuthenticAMD", flags=frozenset(WIDE))
     monkeypatch.setattr("foveate.machine.measure._through_onednn", lambda a, b: (a.bfloat16() @ b.bfloat16()).float())
     assert not machine.by_rules(plain).onednn_matmul
 
@@ -206,14 +214,14 @@ def test_a_tuning_says_what_is_on() -> None:
 MANY_SHAPES = """
 import torch
 from foveate import machine
+from foveate.nn.linear_layer import packed_product, packed_weight
 machine.tune()
-machine.use(machine.Tuning(onednn_matmul=True))
 torch.set_num_threads(1)
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
-weight = torch.zeros(256, 512)
+weight = packed_weight(torch.zeros(512, 256))  # these go to oneDNN on every processor
 for rows in range(1, 501):
-    torch.zeros(rows, 256) @ weight
+    packed_product(torch.zeros(rows, 256), weight, None)
     if rows == 100:
         before = resident()
 print(resident() - before)

@@ -14,7 +14,9 @@ from foveate.machine.measure import onednn_is_exact
 from foveate.machine.switch import Tuning, current, has_glibc
 
 WITHOUT_MKL = {"AuthenticAMD", "HygonGenuine"}
-"""Makers of processors on which Intel's MKL, torch's default, leaves wide vector registers unused."""
+"""Makers of processors on which Intel's MKL, torch's default, leaves the vector registers of AVX-512 unused."""
+WIDE = {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+"""Processors without these have no wider registers than MKL uses, and torch's switch to oneDNN has no effect there."""
 
 UNKNOWN = "nobody has measured a gain on processors of this kind"
 
@@ -36,6 +38,11 @@ class Processor:
         fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
         flags = fields.get("flags") or fields.get("Features") or ""
         return cls(vendor=fields.get("vendor_id", ""), flags=frozenset(flags.split()))
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has the vector registers of AVX-512."""
+        return self.flags >= WIDE
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,8 @@ def has_slow_products() -> bool:
 
 @cache
 def _lacks_mkl() -> bool:
-    return Processor.here().vendor in WITHOUT_MKL and torch.backends.mkl.is_available()
+    processor = Processor.here()
+    return processor.vendor in WITHOUT_MKL and processor.is_wide and torch.backends.mkl.is_available()
 
 
 def _matmul(processor: Processor, onednn: bool) -> Choice:
@@ -88,6 +96,8 @@ def _matmul(processor: Processor, onednn: bool) -> Choice:
         return chosen(False, "MKL, torch's default, is made for this processor")
     if processor.vendor not in WITHOUT_MKL:
         return chosen(False, UNKNOWN)
+    if not processor.is_wide:
+        return chosen(False, "MKL, torch's default, uses all of this processor's vector registers")
     if "amx_bf16" in processor.flags:
         return chosen(False, "oneDNN would multiply in bfloat16 on this processor")
     if not onednn_is_exact():
@@ -98,7 +108,9 @@ def _matmul(processor: Processor, onednn: bool) -> Choice:
 def _packed(processor: Processor, onednn: bool) -> Choice:
     if not onednn:
         return Choice("packed_rows", 0, "torch was built without oneDNN")
-    if processor.vendor in WITHOUT_MKL and "avx2" in processor.flags:
+    if processor.vendor in WITHOUT_MKL and not processor.is_wide:
+        return Choice("packed_rows", 0, "MKL reads plain weights as fast as oneDNN reads packed ones")
+    if processor.vendor in WITHOUT_MKL:
         return Choice("packed_rows", 1, "oneDNN reads packed weights faster than MKL reads plain ones at every size")
     if processor.vendor == "GenuineIntel" and "avx2" in processor.flags:
         return Choice("packed_rows", 8, "MKL rearranges plain weights again in every product of several rows")

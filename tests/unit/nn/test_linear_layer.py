@@ -49,6 +49,16 @@ def test_a_packed_weight_gives_the_same_product(layer: Linear) -> None:
             torch.testing.assert_close(layer(x), plain(layer, x), **CLOSE)
 
 
+def test_bfloat16_is_packed_only_where_onednn_can(layer: Linear, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On processors with AVX2 alone, `foveate translate --precision bfloat16 --align` ended in an error of torch."""
+    short, x = layer.bfloat16(), torch.randn(4, layer.in_features).bfloat16()
+    with torch.no_grad():
+        assert layer(x).dtype == torch.bfloat16  # on this processor, whatever it can
+        monkeypatch.setattr("foveate.nn.linear_layer._packable", lambda: (torch.float32,))
+        assert not packs(x, short.weight)
+        assert packs(x.float(), short.weight.float())
+
+
 @torch.no_grad()
 def test_a_weight_that_changes_is_packed_again(layer: Linear) -> None:
     x = torch.randn(3, 8)
