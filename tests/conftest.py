@@ -51,6 +51,16 @@ def _connect_locally(self: socket.socket, address: Any) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def other_processor() -> Iterator[None]:
+    """Kernels are compiled for the processor that FOVEATE_TESTED_PROCESSOR names, in the words of -march."""
+    name = os.environ.get("FOVEATE_TESTED_PROCESSOR")
+    with pytest.MonkeyPatch.context() as patch:
+        if name is not None:
+            patch.setattr("foveate.native.compiler._FOR_THIS_PROCESSOR", ((f"-march={name}",),))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def no_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", _connect_locally)
