@@ -228,7 +228,7 @@ class LightTransformer:
         biases = [self._weight(f"{name}.bias", outputs) for name in names if f"{name}.bias" in self._weights]
         if len(biases) not in (0, len(names)):
             raise NotSupportedError(f"only some of {', '.join(names)} have a bias")
-        return Product(np.concatenate(weights), np.concatenate(biases) if biases else None)
+        return Product(_joined(weights), _joined(biases) if biases else None)
 
     def _norm(self, name: str) -> Norm:
         return Norm(self._weight(f"{name}.weight", self.width), self._weight(f"{name}.bias", self.width))
@@ -238,6 +238,11 @@ class LightTransformer:
             raise NotSupportedError(f"{name} is not among the weights with the shape {shape}")
         self._used.add(name)
         return self._weights[name]
+
+
+def _joined(parts: list[Array]) -> Array:
+    """The rows of all parts; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _split(x: Array, parts: int, heads: int) -> Array:

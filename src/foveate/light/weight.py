@@ -41,12 +41,11 @@ def read_weights(content: bytes, stored: Any = "") -> dict[str, Array]:
             if entry["dtype"] not in expected:
                 raise NotSupportedError(f"{name} has the type {entry['dtype']}")
         tensors = {name: _read(content, 8 + size, **entry) for name, entry in entries.items()}
-        scales = {name + SCALES for name, tensor in tensors.items() if tensor.dtype == np.int8}
-        return {
-            name: _product(tensor, tensors[name + SCALES]) if name + SCALES in scales else tensor
-            for name, tensor in tensors.items()
-            if name not in scales
-        }
+        rounded = {name: tensor for name, tensor in tensors.items() if tensor.dtype == np.int8}
+        room = np.empty(sum(tensor.size for tensor in rounded.values()), np.float32)  # one array: of large pages
+        for name, tensor in rounded.items():
+            tensors[name], room = _product(tensor, tensors.pop(name + SCALES), room)
+        return tensors
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise NotSupportedError(f"the weights cannot be read as safetensors ({error})") from None
 
@@ -60,9 +59,12 @@ def _read(content: bytes, start: int, *, dtype: str, shape: list[int], data_offs
     return whole.reshape(shape)
 
 
-def _product(values: Any, scales: Array) -> Array:
-    """The weight that whole numbers and the scale of each row stand for, exactly."""
+def _product(values: Any, scales: Array, room: Array) -> tuple[Array, Array]:
+    """The weight that whole numbers and the scale of each row stand for, exactly, in the first part of `room`; and the
+    rest of it.
+    """
     if scales.dtype != np.float32 or scales.shape != values.shape[:1]:
         raise ValueError("scales do not fit their weight")
-    product: Array = values * scales.reshape(-1, *[1] * (values.ndim - 1))
-    return product
+    weight = room[: values.size].reshape(values.shape)
+    np.multiply(values, scales.reshape(-1, *[1] * (values.ndim - 1)), out=weight)
+    return weight, room[values.size :]
