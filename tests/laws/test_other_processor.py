@@ -10,7 +10,7 @@ import pytest
 from foveate import native
 
 NEEDS = {"x86-64-v2": ("sse4_2", "popcnt", "avx2"), "haswell": ("avx2", "fma", "avx512f")}
-"""Kinds of processors with shorter vectors, and the properties of those that have longer ones and can run their code."""
+"""Kinds of processors with shorter vectors, and properties of those that have longer ones and run the same code."""
 FILES = (
     *("unit/nn/prepared/test_flat_step.py", "unit/nn/prepared/test_flat_block.py"),
     *("unit/nn/prepared/test_flat_encoder.py", "unit/nn/test_dropout.py", "unit/nn/test_exponential.py"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from foveate import machine
 from foveate.cli.files import option
 from foveate.cli.setup import resolve
 from foveate.config import modules_in, permit, to_dict
@@ -51,7 +52,14 @@ def train(
     say(f"{type(task.model).__name__} with {task.model.parameter_count():,} parameters; {side.size(task)}.")
     for sentence in () if quiet or world.size > 1 else outlook(task, config.train, done, others, used=used):
         say(sentence)
-    if device := chosen_device(config.train.device):
+    device = chosen_device(config.train.device)
+    on_cpu = device is None or device.type == "cpu"
+    if on_cpu and config.train.precision == "bfloat16" and not machine.multiplies_bfloat16():
+        say(
+            "This processor multiplies bfloat16 without instructions for it, several times as slowly as float32: a run "
+            "with --set train.precision=float32 is faster here."
+        )
+    if device:
         others_too = " Each process has one of its own." if world.size > 1 and device.type == "cuda" else ""
         say(f"Trains on {described(device)}.{others_too}")
     progress = watch(sys.stderr if world.is_first else io.StringIO(), quiet=quiet or not world.is_first)

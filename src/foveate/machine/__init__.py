@@ -8,7 +8,7 @@ from foveate.machine.file import keep, kept, own_file
 from foveate.machine.measure import measured, race
 from foveate.machine.memory import Reserve
 from foveate.machine.switch import Tuning, current, limit_primitives, small_products, use
-from foveate.machine.switch_rule import Choice, Processor, by_rules, choices, has_slow_products
+from foveate.machine.switch_rule import Choice, Processor, by_rules, choices, has_slow_products, multiplies_bfloat16
 
 __all__ = [
     "Choice",
@@ -22,6 +22,7 @@ __all__ = [
     "keep",
     "kept",
     "measured",
+    "multiplies_bfloat16",
     "own_file",
     "race",
     "small_products",

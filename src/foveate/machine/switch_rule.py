@@ -81,6 +81,14 @@ def has_slow_products() -> bool:
 
 
 @cache
+def multiplies_bfloat16() -> bool:
+    """Whether torch has fast products in bfloat16 on this CPU. Without AVX-512 they take several times as long as those
+    in float32, and oneDNN packs no weights for them.
+    """
+    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+@cache
 def _lacks_mkl() -> bool:
     processor = Processor.here()
     return processor.vendor in WITHOUT_MKL and processor.is_wide and torch.backends.mkl.is_available()

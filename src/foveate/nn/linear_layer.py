@@ -2,7 +2,6 @@
 layout, or int8 where a model asks for it.
 """
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -96,17 +95,10 @@ def may_pack(weight: Float[Tensor, "*shape"]) -> bool:
         machine.current().packed_rows > 0
         and not torch.is_grad_enabled()
         and weight.device.type == "cpu"
-        and weight.dtype in _packable()
+        and (weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and machine.multiplies_bfloat16()))
         and not weight.is_inference()  # torch does not count writes to inference tensors
         and not torch.is_autocast_enabled("cpu")
     )
-
-
-@cache
-def _packable() -> tuple[torch.dtype, ...]:
-    """The types of weights that oneDNN packs on this processor: bfloat16 needs AVX-512 or AVX-NE-CONVERT."""
-    short = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False
-    return (torch.float32, torch.bfloat16) if short else (torch.float32,)
 
 
 def packs(x: Float[Tensor, "*shape inputs"], weight: Float[Tensor, "outputs inputs"]) -> bool:

@@ -54,7 +54,7 @@ def test_bfloat16_is_packed_only_where_onednn_can(layer: Linear, monkeypatch: py
     short, x = layer.bfloat16(), torch.randn(4, layer.in_features).bfloat16()
     with torch.no_grad():
         assert layer(x).dtype == torch.bfloat16  # on this processor, whatever it can
-        monkeypatch.setattr("foveate.nn.linear_layer._packable", lambda: (torch.float32,))
+        monkeypatch.setattr("foveate.machine.multiplies_bfloat16", lambda: False)
         assert not packs(x, short.weight)
         assert packs(x.float(), short.weight.float())
 
