@@ -39,6 +39,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "kernel.cpp").write_text(KERNEL)
+    (folder / "second.cpp").write_text(KERNEL)
     (folder / "broken.cpp").write_text("this is not C++")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield "kernels_of_a_test"
@@ -320,7 +321,7 @@ def test_a_compiler_that_hangs_is_ended_with_its_children_and_asked_once(
     # Other compilers, which are asked next if the first has no version, need time on a busy machine.
     monkeypatch.setattr(compiler, "SECONDS", 0.5 if answers else 3)
     native.forget()
-    first, second = native.load(package, "kernel.cpp"), native.load(package, "short.cpp")
+    first, second = native.load(package, "kernel.cpp"), native.load(package, "second.cpp")
     if answers:
         assert first.library is None
         assert first.reason == f"{hanging} did not answer in 0.5 seconds"
@@ -376,7 +377,7 @@ def test_the_private_folder_outlives_a_fork_and_is_made_again(
     )
     assert child.stdout == "True False", child.stderr
     shutil.rmtree(folder)
-    assert native.load(package, "short.cpp").library is not None
+    assert native.load(package, "second.cpp").library is not None
     assert storage.workplace() != folder
 
 

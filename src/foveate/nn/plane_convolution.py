@@ -1,8 +1,9 @@
 """A convolution over planes that is right for narrow ones, too."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
+
+from foveate.nn.precision import in_bfloat16
 
 NARROW = 3
 """Planes of fewer columns are widened."""
@@ -17,15 +18,7 @@ class PlaneConvolution(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         columns = input.shape[-1]
-        if columns >= NARROW or max(self.stride) == 1 or not _in_bfloat16(input):
+        if columns >= NARROW or max(self.stride) == 1 or not in_bfloat16(input):
             return super().forward(input)
         size, stride, margin = self.kernel_size[1], self.stride[1], int(self.padding[1])
         return super().forward(pad(input, (0, NARROW - columns)))[..., : (columns + 2 * margin - size) // stride + 1]
-
-
-def _in_bfloat16(x: Tensor) -> bool:
-    if x.device.type != "cpu":
-        return False
-    return x.dtype is torch.bfloat16 or (
-        torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
-    )

@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from foveate.errors import DataError, UsageError
 
@@ -36,3 +36,12 @@ def set_precision(model: nn.Module, precision: str) -> None:
         use_int8()
     except ValueError as error:
         raise DataError(f"{error} The training diverged or the file is damaged: use an earlier checkpoint.") from None
+
+
+def in_bfloat16(x: Tensor) -> bool:
+    """Whether a layer of the CPU computes with this input in bfloat16: its type, or that of autocast."""
+    if x.device.type != "cpu":
+        return False
+    return x.dtype is torch.bfloat16 or (
+        torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+    )

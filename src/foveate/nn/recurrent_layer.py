@@ -1,6 +1,7 @@
 """Recurrent layers: torch's vanilla RNN, LSTM and GRU, and the lectures' own GRU, stacked and bidirectional."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -10,9 +11,11 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from foveate import machine
 from foveate.attention.check import require_positive, require_rates
 from foveate.nn.dropout import dropout
 from foveate.nn.origin import is_plain
+from foveate.nn.precision import in_bfloat16
 
 Cell = Literal["rnn", "lstm", "gru", "lecture_gru"]
 KINDS: dict[str, type[nn.RNN | nn.LSTM | nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
@@ -100,12 +103,13 @@ class RecurrentLayer(nn.Module):
         if self.cell != "lstm":
             # A state that equals its output needs no packed sequences, whose backward costs a full pass per step.
             return _with_final(self.rnn(x, stacked[0])[0], lengths)
-        if lengths is None:
-            outputs, final = self.rnn(x, stacked)
-        else:
-            packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            outputs, final = self.rnn(packed, stacked)
-            outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
+        with _computable(x):
+            if lengths is None:
+                outputs, final = self.rnn(x, stacked)
+            else:
+                packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+                outputs, final = self.rnn(packed, stacked)
+                outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
         return outputs, tuple(part[0] for part in final)
 
     def _past_empty(self, x: Tensor, lengths: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
@@ -135,7 +139,8 @@ class RecurrentLayer(nn.Module):
     def _step_as_sequence(self, x: Float[Tensor, "batch input_dim"], state: LayerState) -> LayerState:
         """A step as a sequence of length one, for a layer with hooks, wrappers or parametrisations."""
         parts = tuple(part[None].contiguous() for part in state)
-        outputs, final = self.rnn(x[:, None], parts if self.cell == "lstm" else parts[0])
+        with _computable(x):
+            outputs, final = self.rnn(x[:, None], parts if self.cell == "lstm" else parts[0])
         after = tuple(part[0] for part in final) if self.cell == "lstm" else (final[0],)
         if not torch.equal(outputs[:, -1], after[0]):
             raise ValueError(
@@ -143,6 +148,22 @@ class RecurrentLayer(nn.Module):
                 "them; the next step cannot continue from them. Change what follows the recurrent layer instead."
             )
         return after
+
+
+@contextmanager
+def _computable(x: Tensor) -> Iterator[None]:
+    """Turns oneDNN off for bfloat16 on a CPU that has no products for it: torch gives it an LSTM there, which it
+    refuses.
+    """
+    before = torch.backends.mkldnn.enabled
+    if not in_bfloat16(x) or machine.multiplies_bfloat16():
+        yield
+        return
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
 
 
 @dataclass(frozen=True, kw_only=True)

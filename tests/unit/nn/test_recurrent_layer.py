@@ -174,3 +174,17 @@ def test_an_empty_stack_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1") as refusal:
         RecurrentConfig(num_layers=0)
     assert str(refusal.value) == "num_layers must be at least 1, got 0"
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_an_lstm_in_bfloat16_needs_no_products_of_onednn(padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch gives it to oneDNN, which refuses bfloat16 where a processor has AVX2 alone."""
+    layer, x = RecurrentLayer("lstm", 8, 8).bfloat16(), torch.randn(3, 5, 8).bfloat16()
+    lengths = torch.tensor([5, 2, 3]) if padded else None
+    monkeypatch.setattr("foveate.machine.multiplies_bfloat16", lambda: False)
+    enabled = torch.backends.mkldnn.enabled
+    outputs, _ = layer(x, lengths)
+    exact, _ = layer.float()(x.float(), lengths)
+    real = torch.arange(5) < (lengths[:, None] if lengths is not None else 5)
+    torch.testing.assert_close(outputs.float() * real[..., None], exact * real[..., None], atol=0.02, rtol=0.02)
+    assert torch.backends.mkldnn.enabled == enabled
