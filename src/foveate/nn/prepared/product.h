@@ -99,15 +99,6 @@ static inline void hold(Register& weights) {
 #endif
 }
 
-// Sums leave their registers once: a copy of the whole array would make compilers keep one in memory, too.
-template <int M, class Register>
-static inline void deliver(const Register (&sums)[M][VECTORS], Register (*to)[VECTORS]) {
-#pragma GCC unroll 6
-    for (int m = 0; m < M; m++)
-#pragma GCC unroll 4
-        for (int64_t j = 0; j < VECTORS; j++) to[m][j] = sums[m][j];
-}
-
 // The products of M rows of x with a panel.
 template <int M, int ASKED>
 static inline void tile(const float* x, int64_t inputs, const float* panel, const char* ahead, Vec (*to)[VECTORS]) {
@@ -122,7 +113,7 @@ static inline void tile(const float* x, int64_t inputs, const float* panel, cons
 #pragma GCC unroll 4
             for (int64_t j = 0; j < VECTORS; j++) sums[m][j] += x[m * inputs + k] * w[j];
     }
-    deliver<M>(sums, to);
+    std::memcpy(to, sums, sizeof sums);
 }
 
 // The same with bfloat16 weights. With ROUNDING, x is in pairs of bfloat16 too.
@@ -167,7 +158,7 @@ static inline void tile(const void* x, int64_t inputs, const uint16_t* panel, co
             for (int64_t j = 0; j < VECTORS; j++) sums[m][j] += ((const float*)x)[m * inputs + k] * w[j];
     }
 #endif
-    deliver<M>(sums, to);
+    std::memcpy(to, sums, sizeof sums);
 }
 
 // The same as `finish` for a whole panel, with constants.
