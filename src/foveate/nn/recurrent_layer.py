@@ -1,7 +1,7 @@
 """Recurrent layers: torch's vanilla RNN, LSTM and GRU, and the lectures' own GRU, stacked and bidirectional."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -150,15 +150,16 @@ class RecurrentLayer(nn.Module):
         return after
 
 
-@contextmanager
-def _computable(x: Tensor) -> Iterator[None]:
-    """Turns oneDNN off for bfloat16 on a CPU that has no products for it: torch gives it an LSTM there, which it
-    refuses.
+def _computable(x: Tensor) -> AbstractContextManager[None]:
+    """A context without oneDNN for bfloat16 on a CPU that has no products for it: torch gives it an LSTM there, which
+    it refuses.
     """
+    return nullcontext() if not in_bfloat16(x) or machine.multiplies_bfloat16() else _without_onednn()
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
     before = torch.backends.mkldnn.enabled
-    if not in_bfloat16(x) or machine.multiplies_bfloat16():
-        yield
-        return
     torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     try:
         yield

@@ -6,7 +6,7 @@
 #include <vector>
 
 constexpr int64_t QUERIES = 4, WIDEST = 256 / LANES;  // vectors of a head
-constexpr int64_t STEP = 16, VECTORS = STEP / LANES;    // numbers side by side, so that enough sums are under way at once
+constexpr int64_t STEP = 16, VECTORS = STEP / LANES;  // numbers side by side, so that enough sums are under way at once
 
 // Numbers of tokens, by the steps from one sentence, head and place to the next.
 struct Tokens {
@@ -53,7 +53,7 @@ static void gather(
 }
 
 // Columns of keys, for products with many keys at a time, in panels [width / STEP, dim, STEP]; the last one is filled up with
-// zeros. A matrix [dim, width] would put the numbers of many a width into a few sets of the cache.
+// zeros. The columns of a matrix [dim, 256] would stand in a few sets of the cache.
 static void turn(const float* rows, int64_t count, int64_t dim, float* columns, int64_t width) {
     for (int64_t i = 0; i < width; i += STEP, columns += dim * STEP) {
 #ifdef __AVX512F__
