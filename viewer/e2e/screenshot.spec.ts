@@ -81,6 +81,18 @@ async function taken(page: Page, shot: Shot): Promise<Buffer> {
 /** What the picture shows, in words. */
 const said = async (page: Page): Promise<string> => (await page.locator(".view, body:has(> svg)").first().innerText()).replace(/\s+/g, " ").trim();
 
+const NUMBER = /\d+\.\d+/g;
+
+/** Whether two texts differ only in the last digits of numbers, by one: another processor rounds otherwise. */
+function alike(one: string, other: string): boolean {
+  if (one.replace(NUMBER, "#") !== other.replace(NUMBER, "#")) return false;
+  const theirs = other.match(NUMBER) ?? [];
+  return (one.match(NUMBER) ?? []).every((number, at) => {
+    const digits = number.split(".")[1]!.length;
+    return digits === theirs[at]!.split(".")[1]!.length && Math.abs(Number(number) - Number(theirs[at])) < 1.5 * 10 ** -digits;
+  });
+}
+
 /** How far apart two pictures are: the mean difference of their colours, of 255, in squares of 24 pixels. */
 const apart = (page: Page, one: Buffer, other: Buffer): Promise<number> =>
   page.evaluate(
@@ -112,7 +124,10 @@ for (const [name, shot] of Object.entries(SHOTS)) {
       writeFileSync(TEXTS, `${JSON.stringify({ ...texts, [name]: await said(page) }, Object.keys({ ...texts, [name]: "" }).sort(), 1)}\n`);
     }
     const hint = "The view has changed. Look at it, and take its picture anew: FOVEATE_SCREENSHOTS=1 npx playwright test e2e/screenshot.spec.ts";
-    if (!RENEW) expect(await said(page), hint).toBe(texts[name]);
+    if (!RENEW) {
+      const text = await said(page);
+      if (!alike(text, texts[name] ?? "")) expect(text, hint).toBe(texts[name]);
+    }
     expect(await apart(page, picture, readFileSync(`${FOLDER}${name}.png`)), hint).toBeLessThan(FAR);
   });
 }
