@@ -47,43 +47,16 @@ static void quantise(const float* x, int64_t inputs, uint8_t* to, float* scale) 
 }
 
 // The sums of M rows, `apart` bytes after each other, with a panel.
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
 template <int M, int ASKED>
 static inline void integers(
     const uint8_t* x, int64_t apart, const int8_t* panel, const char* ahead, VecInt (*to)[VECTORS]
 ) {
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
     constexpr int64_t EIGHTS = PANEL / 8;  // registers of this size, also where floats have longer ones
     __m256i sums[M][EIGHTS] = {};
-    for (int64_t k = 0; k < apart; k += FOUR, panel += FOUR * PANEL) {
-        ask<ASKED>(ahead);
-        __m256i w[EIGHTS];
-#pragma GCC unroll 8
-        for (int64_t j = 0; j < EIGHTS; j++) w[j] = _mm256_loadu_si256((const __m256i*)(panel + j * 32));
-#pragma GCC unroll 6
-        for (int m = 0; m < M; m++) {
-            int32_t four;
-            std::memcpy(&four, x + m * apart + k, sizeof four);
-            __m256i value = _mm256_set1_epi32(four);
-#pragma GCC unroll 8
-            for (int64_t j = 0; j < EIGHTS; j++) {
-#ifdef __AVXVNNI__
-                sums[m][j] = _mm256_dpbusd_avx_epi32(sums[m][j], value, w[j]);
 #else
-                // Pairs of |w| · (±q) are at most 2 · 127², which fits the 16 bits in which the instruction adds them up.
-                __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w[j]), _mm256_sign_epi8(value, w[j]));
-                sums[m][j] = _mm256_add_epi32(sums[m][j], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-#endif
-            }
-        }
-    }
-    std::memcpy(to, sums, sizeof sums);
-}
-#else
-template <int M, int ASKED>
-static inline void integers(
-    const uint8_t* x, int64_t apart, const int8_t* panel, const char* ahead, VecInt (*to)[VECTORS]
-) {
     VecInt sums[M][VECTORS] = {};
+#endif
     for (int64_t k = 0; k < apart; k += FOUR, panel += FOUR * PANEL) {
         ask<ASKED>(ahead);
 #ifdef __AVX512VNNI__
@@ -99,6 +72,26 @@ static inline void integers(
             for (int64_t j = 0; j < VECTORS; j++)
                 sums[m][j] = (VecInt)_mm512_dpbusd_epi32((__m512i)sums[m][j], value, w[j]);
         }
+#elif defined(__AVX2__)
+        // Pairs of |w| · (±q) are at most 2 · 127², which fits the 16 bits in which the instruction adds them up.
+        __m256i w[EIGHTS];
+#pragma GCC unroll 8
+        for (int64_t j = 0; j < EIGHTS; j++) w[j] = _mm256_loadu_si256((const __m256i*)(panel + j * 32));
+#pragma GCC unroll 6
+        for (int m = 0; m < M; m++) {
+            int32_t four;
+            std::memcpy(&four, x + m * apart + k, sizeof four);
+            __m256i value = _mm256_set1_epi32(four);
+#pragma GCC unroll 8
+            for (int64_t j = 0; j < EIGHTS; j++) {
+#ifdef __AVXVNNI__
+                sums[m][j] = _mm256_dpbusd_avx_epi32(sums[m][j], value, w[j]);
+#else
+                __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w[j]), _mm256_sign_epi8(value, w[j]));
+                sums[m][j] = _mm256_add_epi32(sums[m][j], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+#endif
+            }
+        }
 #else
         for (int m = 0; m < M; m++)
             for (int64_t i = 0; i < PANEL; i++) {
@@ -111,7 +104,6 @@ static inline void integers(
     }
     std::memcpy(to, sums, sizeof sums);
 }
-#endif
 
 // The outputs of a panel from sums of whole numbers: of `rows` rows, with the scales of their activations. One function for
 // vectors and tiles, so that compilers round both alike.
