@@ -41,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--beam", type=int, default=5, metavar="N", help="candidates of a line (5)")
     parser.add_argument("--least", type=float, default=45.0, metavar="CHRF", help="the least chrF of a candidate (45)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the choice of lines (0)")
+    parser.add_argument("--precision", choices=["float32", "bfloat16", "int8"], default="float32", help="(float32)")
     parser.add_argument("--out", type=Path, required=True, help="folder for train.tsv and valid.tsv")
     arguments = parser.parse_args(argv)
     *runs, folder = arguments.parts
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     others = chance.sample(others, min(arguments.beside, len(others)))
     held_out = [Path(folder) / "valid.tsv", *sorted(Path(folder).glob("test.*.tsv"))]
     unseen = {gram for path in held_out for pair in read_pairs(path) for gram in consecutive(pair.target)}
-    translators = [Translator.load(run) for run in runs]
+    translators = [Translator.load(run, precision=arguments.precision) for run in runs]
     translator = Translator.ensemble(translators) if len(translators) > 1 else translators[0]
     search = BeamConfig(beam=arguments.beam, num_best=arguments.beam)
     written, taken = others, 0
