@@ -440,6 +440,53 @@ def test_lists_and_files_of_other_packages_become_text(part: Callable[[str], Mod
     assert record["wiki"] == {"version": "1", "rows": 2, "licences": ["GFDL-1.3"]}
 
 
+def test_packages_of_registries_become_text(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    folder, out = tmp_path / "wheels", tmp_path / "more"
+    folder.mkdir()
+    digest = "0123456789abcdef"
+    wheels = {
+        "cat": {
+            "cat/locale/fr/LC_MESSAGES/django.mo": catalogue({"A cat": "Un chat", "cat_name": "Nom du chat"}),
+            "cat/po/fr.po": b'msgid "It <b>sleeps</b>."\nmsgstr "Il <b>dort</b>."\n',
+            f"cat/i18n/en-{digest}.json": json.dumps({"a": {"b": "A page"}, "c": "Talk"}).encode(),
+            f"cat/i18n/fr-{digest[::-1]}.json": json.dumps({"a": {"b": "Une page"}, "d": "Parler"}).encode(),
+            "cat/node_modules/x/fr.json": json.dumps({"A dog": "Un chien"}).encode(),
+            "cat-1.dist-info/METADATA": b"Name: cat\nVersion: 1\nClassifier: License :: OSI Approved :: MIT License\n",
+        },
+        "dog": {
+            "dog/i18n/fr.json": json.dumps({"A dog": "Un chien"}).encode(),
+            "dog-1.dist-info/METADATA": b"Name: dog\nVersion: 1\nLicense: Other/Proprietary\n",
+        },
+    }
+    for name, files in wheels.items():
+        with zipfile.ZipFile(folder / f"{name}-1-py3-none-any.whl", "w") as wheel:
+            for path, content in files.items():
+                wheel.writestr(path, content)
+    with tarfile.open(folder / "owl-2.tgz", "w:gz") as archive:
+        for path, content in {
+            "package/package.json": b'{"name": "@bird/owl", "version": "2", "license": "ISC"}',
+            "package/fr/ui.json": json.dumps({"An owl": "Un hibou", "owls": "{n, plural, one {hibou}}"}).encode(),
+            "package/i18n/messagebundle.properties": b"size=Size\n",
+            "package/i18n/messagebundle_fr.properties": b"size=Taille\n",
+        }.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    registry = part("registry")
+    assert registry.main(["--packages", str(folder), "--out", str(out)]) == 0
+    assert lzma.decompress((out / "program.tsv.xz").read_bytes()).decode().splitlines() == [
+        "cat/fr\tA cat\tUn chat",
+        "cat/cat\tIt sleeps.\tIl dort.",
+        "cat/i18n\tA page\tUne page",
+        "@bird/owl/package\tAn owl\tUn hibou",
+        "@bird/owl/i18n\tSize\tTaille",
+    ]
+    assert json.loads((out / "registry.json").read_text()) == {
+        "@bird/owl": {"registry": "npm", "version": "2", "licences": ["ISC"], "rows": 2},
+        "cat": {"registry": "pypi", "version": "1", "licences": ["MIT License"], "rows": 3},
+    }
+
+
 def test_language_packs_and_dictionaries_become_text(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
     folder, out = tmp_path / "packages", tmp_path / "more"
     folder.mkdir()
