@@ -26,7 +26,8 @@ class Strangers:
             if unknown:
                 self.named.update(unknown)
                 lower = text.lower()
-                self.say(warning(unknown, lower if lower != text and not self.vocabulary.strange(lower) else ""))
+                smaller = lower if lower != text and not self.vocabulary.strange(lower) else ""
+                self.say(warning(unknown, smaller, spelt=getattr(self.vocabulary, "spells_in_bytes", False)))
 
     def broken(self, text: str) -> str:
         """The text that a model generated, unchanged; reports invalid UTF-8 or unknown tokens in it."""
@@ -36,14 +37,17 @@ class Strangers:
         return text
 
 
-def warning(unknown: Sequence[str], smaller: str = "") -> str:
-    """A note about unknown words or characters.
+def warning(unknown: Sequence[str], smaller: str = "", *, spelt: bool = False) -> str:
+    """A note about unknown words or characters, or about characters that are spelt in bytes.
 
     >>> warning(["H", "E"], "hello")
     "The model's vocabulary lacks 'H', 'E': what it says about them is a guess. It knows small letters: 'hello'."
+    >>> warning(["%"], spelt=True)
+    "The model's vocabulary lacks '%' and spells it in bytes: what it says about it may be a guess."
     """
     hint = f" It knows small letters: {smaller[:60]!r}." if smaller else ""
     what = "them" if len(unknown) > 1 else "it"
-    return (
-        f"The model's vocabulary lacks {listing(map(repr, unknown), MOST)}: what it says about {what} is a guess.{hint}"
-    )
+    start = f"The model's vocabulary lacks {listing(map(repr, unknown), MOST)}"
+    if spelt:
+        return f"{start} and spells {what} in bytes: what it says about {what} may be a guess.{hint}"
+    return f"{start}: what it says about {what} is a guess.{hint}"

@@ -47,6 +47,7 @@ class LanguageTokeniser(Tokeniser):
         """Raises DataError for a text that is not a direction such as `en-fa`."""
         self.inner, self.side = inner, side
         self.num_tags = int(side == "source")
+        self.spells_in_bytes = inner.spells_in_bytes
         self.directions = tuple(sorted({require_direction(text, "directions") for text in directions}))
         self.targets = tuple(sorted({direction.partition("-")[2] for direction in self.directions}))
         self.vocab_size = inner.vocab_size + len(self.targets)

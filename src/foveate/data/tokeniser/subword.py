@@ -61,6 +61,7 @@ class SentencePieceTokeniser(Tokeniser):
     """
 
     kind: ClassVar[str] = "sentencepiece"
+    spells_in_bytes = True
 
     def __init__(self, model: bytes) -> None:
         self.model = model

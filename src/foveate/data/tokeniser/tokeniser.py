@@ -30,6 +30,8 @@ class Tokeniser(Protocol):
     vocab_size: int
     num_tags: int = 0
     """The number of ids of a text before those of its own pieces."""
+    spells_in_bytes: bool = False
+    """Whether characters that the vocabulary lacks are encoded byte by byte. A model may have read them often."""
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without begin and end. Parts that the vocabulary lacks are `UNKNOWN`.
