@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ from foveate.inspect.trace.html import numbers
 from foveate.models import TransformerConfig
 from foveate.nn.transformer_block import BlockConfig
 from foveate.serve import Session, application
-from foveate.serve.server import listening
+from foveate.serve.server import listening, open_viewer
 from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.translation_ablator import TranslationAblator
 from foveate.tasks.translate.translation_rerunner import TranslationRerunner
@@ -433,6 +434,21 @@ def test_a_port_is_free_again_as_soon_as_its_viewer_has_closed() -> None:
     with pytest.raises(SetupError, match=f"Port {port} cannot be used"):
         listening(port)
     again.close()
+
+
+def test_a_browser_that_runs_until_it_is_closed_does_not_hold_up_the_viewer(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving, closed = threading.Event(), threading.Event()
+
+    def browse(address: str) -> None:
+        if serving.wait(timeout=30):
+            closed.set()
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: serving.set())
+    open_viewer(session, say=lambda line: None)
+    assert closed.wait(timeout=30)
 
 
 def test_the_viewer_opens_at_a_port_of_its_own_and_ends_with_ctrl_c(trained: Path) -> None:

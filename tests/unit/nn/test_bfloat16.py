@@ -1,6 +1,7 @@
 """Products in bfloat16 by our own kernels: held to float64, and to torch's own error in the same precision."""
 
 import ctypes
+import inspect
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,13 @@ def test_a_single_vector_is_a_row_without_its_axis() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         for layer in (network.expand, network):
             assert torch.equal(layer(x), layer(x[None])[0])
+
+
+def test_vectors_of_another_width_are_refused_in_words() -> None:
+    """The kernel would read behind them, and users have no checker of shapes as tests do."""
+    if bfloat16.kernels() is not None:
+        with pytest.raises(ValueError, match="for vectors of 6 numbers got vectors of 4"):
+            inspect.unwrap(bfloat16.product)(torch.zeros(3, 4, dtype=torch.bfloat16), torch.zeros(8, 6), None)
 
 
 def test_nan_passes_a_relu_and_its_gate() -> None:
