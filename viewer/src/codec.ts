@@ -1,6 +1,8 @@
-/** Weights as 16-bit codes, −2048 log2(w): steps of 0.03 %, 32 octaves; and codes as colours by one look-up each. */
+/** Weights as 16-bit codes, 8192 − 2048 log2(w): steps of 0.03 %, from 16 down 32 octaves; and codes as colours by one look-up each. */
 
 export const STEPS = 2048;
+/** The code of 1. Weights above it are of normalisers that do not divide, such as ReLU. */
+export const ONE = 4 * STEPS;
 export const FAINTEST = 65532;
 /** The weight is not a number: something went wrong in the model. */
 export const UNKNOWN = 65533;
@@ -12,14 +14,17 @@ export const ZERO = 65535;
 export function encode(weight: number): number {
   if (Number.isNaN(weight)) return UNKNOWN;
   if (!(weight > 0)) return ZERO;
-  const code = Math.round(-STEPS * Math.log2(weight));
+  const code = Math.round(ONE - STEPS * Math.log2(weight));
   return code < 0 ? 0 : code > FAINTEST ? FAINTEST : code;
 }
+
+/** The weight of a code of a positive one. */
+export const numberOf = (code: number): number => 2 ** ((ONE - code) / STEPS);
 
 /** The weight; NaN for what is not a number, and null for what is hidden. */
 export function decode(code: number): number | null {
   if (code === HIDDEN) return null;
-  return code === ZERO ? 0 : code === UNKNOWN ? NaN : 2 ** (-code / STEPS);
+  return code === ZERO ? 0 : code === UNKNOWN ? NaN : numberOf(code);
 }
 
 const HALF = ((): Float32Array => {

@@ -1,6 +1,6 @@
 /** Codes as colours: one table per scale and theme, so that a tile is recoloured without asking anybody. */
 
-import { decode, FAINTEST, HIDDEN, STEPS, UNKNOWN, ZERO } from "./codec";
+import { decode, FAINTEST, HIDDEN, numberOf, STEPS, UNKNOWN, ZERO } from "./codec";
 import { TILE, type Codes, type Pool } from "./provider";
 
 export type Scale = "log" | "lift" | "linear";
@@ -81,7 +81,7 @@ export function table(scale: Scale, theme: Theme): Uint32Array {
     colours = new Uint32Array(65536 + MARGIN);
     // Neighbouring codes differ by 0.03 %: a colour each 16 of them is exact to the eye and 16 times as quick.
     for (let index = 0; index < FAINTEST + 1 + MARGIN; index += 16) {
-      colours.fill(colourAt(scale, theme, strength(scale, 2 ** (-(index - MARGIN) / STEPS))), index, index + 16);
+      colours.fill(colourAt(scale, theme, strength(scale, numberOf(index - MARGIN))), index, index + 16);
     }
     tables.set(name, colours);
   }

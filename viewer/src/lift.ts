@@ -6,7 +6,7 @@
 
 import { block } from "./block";
 import type { Cached } from "./cached";
-import { HIDDEN, STEPS, ZERO } from "./codec";
+import { HIDDEN, ONE, STEPS, ZERO } from "./codec";
 import { TILE, type Codes, type Level, type Pool, type Span } from "./provider";
 
 export const lift = (weight: number, share: number): number => weight / share;
@@ -31,4 +31,4 @@ export function rowShifts(counts: Uint32Array, level: number, row: number, pool:
 }
 
 /** The same for each cell of words or sentences, from the codes of their equal shares. */
-export const cellShifts = (equal: Codes): Float64Array => Float64Array.from(equal, (code) => (code === HIDDEN || code === ZERO ? 0 : code));
+export const cellShifts = (equal: Codes): Float64Array => Float64Array.from(equal, (code) => (code === HIDDEN || code === ZERO ? 0 : code - ONE));

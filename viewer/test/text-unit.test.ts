@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { Cached } from "../src/cached";
-import { encode } from "../src/codec";
+import { decode, encode } from "../src/codec";
 import { distance } from "../src/distance";
 import { axesOf, MEAN, Merged, mergedTrace, type Axes } from "../src/merged";
 import type { Codes, Sequence, Site, TileProvider, TileRequest, Trace } from "../src/provider";
@@ -48,7 +48,7 @@ test("a merged map sums keys, averages queries, keeps what is hidden hidden, and
   const { sites, sequences } = mergedTrace(other, axes);
   expect([sites[0]!.queries, sites[0]!.keys, sequences["columns"]!.labels]).toEqual([2, 2, ["a", "cat"]]);
   const tile = await merged.tile({ site: 0, head: 0, level: 1, row: 0, column: 0, pool: "mass" });
-  expect(2 ** (-tile[0]! / 2048)).toBeCloseTo(1, 2);
+  expect(decode(tile[0]!)).toBeCloseTo(1, 2);
   expect(tile[1]).toBe(65534);
 });
 

@@ -2,7 +2,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { clamped, fitted, levelFor, tickStep, tilesIn, toPixel, toUnit, zoomed } from "../src/camera";
-import { decode, encode, HIDDEN, STEPS, UNKNOWN, ZERO } from "../src/codec";
+import { decode, encode, HIDDEN, ONE, STEPS, UNKNOWN, ZERO } from "../src/codec";
 import { openingOf, shown, titled } from "../src/app";
 import { colourAt, differencePixels, pixels, strength } from "../src/colour";
 import { brief, direction, joined, matches, printable, reading } from "../src/label";
@@ -77,7 +77,7 @@ describe("colours", () => {
     expect(strength("log", 1)).toBe(1);
     expect(strength("log", 1e-6)).toBeCloseTo(0, 9);
     expect(strength("lift", 1)).toBe(0.5);
-    expect(encode(0.5)).toBe(STEPS);
+    expect([encode(0.5), encode(2)]).toEqual([ONE + STEPS, ONE - STEPS]);
   });
   test("differences are opposite colours, and equal weights neutral", () => {
     const [a, b] = [tile([encode(0.5), encode(0.2), encode(0.1)]), tile([encode(0.2), encode(0.5), encode(0.1)])];

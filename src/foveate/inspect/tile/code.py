@@ -1,12 +1,17 @@
-"""Encodes weights in 16 bits: logarithmic steps of 0.03 %, and codes for zero, hidden pairs and NaN."""
+"""Encodes weights in 16 bits: logarithmic steps of 0.03 %, and codes for zero, hidden pairs and NaN.
+
+Only normalisers that do not divide, such as ReLU, give weights above 1; there is room for weights up to 16.
+"""
 
 import numpy as np
 from jaxtyping import Bool, Float, UInt16
 
 STEPS = 2048
 """Codes per factor of two."""
+ONE = 4 * STEPS
+"""The code of 1."""
 SMALLEST, UNKNOWN, HIDDEN, ZERO = 65532, 65533, 65534, 65535
-"""The codes of positive weights up to 2^−32, of NaN, of a cell without visible pairs, and of a weight of exactly 0."""
+"""The codes of positive weights up to 2^−28, of NaN, of a cell without visible pairs, and of a weight of exactly 0."""
 SIZE = 256
 """The number of cells along the side of a tile."""
 
@@ -14,23 +19,23 @@ SIZE = 256
 def encode(
     weights: Float[np.ndarray, "rows columns"], visible: Bool[np.ndarray, "rows columns"] | None = None
 ) -> UInt16[np.ndarray, "rows columns"]:
-    """round(−2048 · log2 w), between 0 (1 or more) and 65532.
+    """round(8192 − 2048 · log2 w), between 0 (16 or more) and 65532.
 
-    >>> encode(np.array([[1.0, 0.5, 0.0, 1e-30]])).tolist()
-    [[0, 2048, 65535, 65532]]
+    >>> encode(np.array([[2.0, 1.0, 0.5, 0.0, 1e-30]])).tolist()
+    [[6144, 8192, 10240, 65535, 65532]]
     >>> encode(np.array([[0.0, 0.3, np.nan]]), np.array([[False, True, True]])).tolist()
-    [[65534, 3557, 65533]]
+    [[65534, 11749, 65533]]
     """
     positive = weights > 0
     logs = np.log2(weights, where=positive, out=np.zeros(weights.shape, dtype=np.float32), casting="unsafe")
-    codes = np.clip(np.rint(-STEPS * logs), 0, SMALLEST)
+    codes = np.clip(np.rint(ONE - STEPS * logs), 0, SMALLEST)
     codes = np.where(positive, codes, np.where(np.isnan(weights), UNKNOWN, ZERO))
     return (codes if visible is None else np.where(visible, codes, HIDDEN)).astype(np.uint16)
 
 
 def decode(codes: UInt16[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows columns"]:
     """The weights of codes; 0 for hidden cells."""
-    weights = np.exp2(codes.astype(np.float32) / -STEPS)
+    weights = np.exp2((ONE - codes.astype(np.float32)) / STEPS)
     weights[codes == UNKNOWN] = np.nan
     return np.where(codes >= HIDDEN, np.float32(0.0), weights)
 
