@@ -41,7 +41,7 @@ TAG = re.compile(r"<[^<>]*>")
 MANY = re.compile(r"\{\w+, *(?:plural|select)|\|\|\||%\{|#\{|" + TEMPLATE.pattern)
 """Messages with several forms, and placeholders of other systems."""
 CLOSED = re.compile(r"SEE LICEN[CS]E|UNLICENSED|Other/Proprietary", re.IGNORECASE)
-"""What packages name that have a licence of their own."""
+"""Licences of packages that are under terms of their own."""
 KEY = re.compile(r"\w+(?:[_.]\w+)+")
 """The name of a message in place of its English text."""
 
@@ -127,7 +127,7 @@ def members(path: Path) -> Iterator[tuple[str, bytes]]:
 def metadata(name: str, text: str) -> dict[str, Any]:
     """Name, version and licence of a package, from its metadata.
 
-    >>> metadata("cat.dist-info/METADATA", "Name: cat\\nVersion: 2.0\\nLicense-Expression: MIT\\n\\nA cat.")
+    >>> metadata("cat.dist-info/METADATA", "Name: cat\\r\\nVersion: 2.0\\r\\nLicense-Expression: MIT\\r\\n\\r\\nA cat.")
     {'name': 'cat', 'registry': 'pypi', 'version': '2.0', 'licences': ['MIT']}
     """
     if name.endswith(".json"):
@@ -135,7 +135,7 @@ def metadata(name: str, text: str) -> dict[str, Any]:
         licence = facts.get("license") or ""
         licences = [licence if isinstance(licence, str) else licence.get("type", "")]
         return {"name": facts["name"], "registry": "npm", "version": facts["version"], "licences": licences}
-    head = re.split(r"\n\s*\n", text)[0]
+    head = re.split(r"\n\s*\n", text.replace("\r", ""))[0]
     fields = {key: value for key, value in re.findall(r"^([\w-]+): (.*)$", head, re.MULTILINE) if key != "Classifier"}
     classes = re.findall(r"^Classifier: License :: (?:OSI Approved :: )?(.*)$", head, re.MULTILINE)
     expression, field = fields.get("License-Expression"), fields.get("License")
