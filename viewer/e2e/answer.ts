@@ -8,7 +8,7 @@ const FILE = fileURLToPath(new URL("./pages/expected.json", import.meta.url));
 
 export const SENTENCE = "This program provides a simple graphical interface for the command line .";
 /** A word of the sentence that tests switch off, and another before it. */
-export const [SWITCHED, OTHER] = ["interface", "simple"] as const;
+export const [SWITCHED, OTHER] = ["program", "This"] as const;
 
 export interface Switched {
   answer: string;
