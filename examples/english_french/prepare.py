@@ -20,9 +20,9 @@ Training lines are removed if they share eight consecutive words (of Chinese: ch
 same language, so that all test lines are unseen. What is held out of
 `DOMAINS` does not depend on files of other domains, so that scores remain comparable.
 
-Nothing is held out of the folders of `--more`, such as those of `collection.py`. Training lines are also removed if the
-translation repeats three words and the English does not, if it lacks a number or an identifier, or if it is English
-(`cleaning.faithful`), and `copying.py` adds lines with random names and numbers (`--copying`).
+Nothing is held out of the folders of `--more`, such as those of `collection.py` and `registry.py`. Training lines are
+also removed if the translation repeats three words and the English does not, if it lacks a number or an identifier, or
+if it is English (`cleaning.faithful`), and `copying.py` adds lines with random names and numbers (`--copying`).
 """
 
 import argparse
