@@ -77,16 +77,21 @@ def messages(package: zipfile.ZipFile, name: str) -> Iterator[tuple[str, ...]]:
             or f"{folder}/en.json" not in package.NameToInfo
         ):
             continue
-        english, other = (dict(_flat(json.loads(package.read(f"{folder}/{side}.json")))) for side in ("en", name))
+        english, other = (dict(strings(json.loads(package.read(f"{folder}/{side}.json")))) for side in ("en", name))
         for key, text in english.items():
             if other.get(key):
                 yield text, other[key]
 
 
-def _flat(tree: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, str]]:
+def strings(tree: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, str]]:
+    """The texts of nested messages, with their keys joined by dots.
+
+    >>> list(strings({"cat": {"name": "Chat", "age": 9}}))
+    [('cat.name', 'Chat')]
+    """
     for key, value in tree.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{where}{key}.")
+            yield from strings(value, f"{where}{key}.")
         elif isinstance(value, str):
             yield where + key, value
 

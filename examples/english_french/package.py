@@ -28,9 +28,10 @@ import lzma
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from document import markup_blocks, paired, roff_blocks, sentence_pairs, unpacked
 from language import LANGUAGES
@@ -157,8 +158,13 @@ def write_record(out: Path, packages: Iterable[Path], counts: Counter[str], lice
         }
         for name in sorted(counts)
     }
-    lines = [f" {json.dumps(name)}: {json.dumps(facts)}" for name, facts in record.items()]
-    (out / "packages.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    write_facts(out / "packages.json", record)
+
+
+def write_facts(path: Path, record: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the facts about packages as JSON, one line for each, by name."""
+    lines = [f" {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record)]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 
 def read_package(path: Path, shelf: Shelf) -> None:

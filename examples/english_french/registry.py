@@ -10,7 +10,7 @@ paired by their keys: JSON (`fr.json` and `en.json`, `fr-FR` and `en-US`, with d
 files. A key with spaces is the English message where that is missing.
 
 `registry.json` beside this program records the packages that were added to the shipped translator's text, with their
-versions and the licences that their metadata name. Packages whose metadata name a licence of their own are left out.
+versions and the licences that their metadata name. Packages that name none, or terms of their own, are left out.
 """
 
 import argparse
@@ -19,13 +19,15 @@ import lzma
 import re
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from collection import TEMPLATE, messages, properties
 from document import sentence_pairs
-from package import LARGEST, catalogue
+from fetched import strings
+from package import LARGEST, catalogue, write_facts
 
 Row = tuple[str, str, str]
 RECORD = Path(__file__).with_name("registry.json")
@@ -53,18 +55,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--names", choices=["pypi", "npm"], help="only print the names of the packages")
     arguments = parser.parse_args(argv)
     if arguments.names:
-        record = json.loads(RECORD.read_text("utf-8"))
-        print(*(name for name, facts in record.items() if facts["registry"] == arguments.names))
+        packages = json.loads(RECORD.read_text("utf-8")).items()
+        print(*(name for name, facts in packages if facts["registry"] == arguments.names))
         return 0
     rows: dict[Row, None] = {}
-    record = {}
+    record: dict[str, dict[str, Any]] = {}
     for path in sorted(path for folder in arguments.packages for path in folder.iterdir()):
         if not path.name.endswith((".whl", ".zip", ".tgz", ".tar.gz")):
             continue
         found, facts = package_rows(path)
         name = facts.pop("name", path.name)
-        if any(CLOSED.match(licence) for licence in facts.get("licences", ())):
-            print(f"{name}: left out, its licence is not an open one")
+        licences = facts.get("licences")
+        if not licences or any(CLOSED.match(licence) for licence in licences):
+            print(f"{name}: left out, its metadata name no open licence")
             continue
         new = [(f"{name}/{document}", *pair) for document, *pair in found]
         new = [row for row in dict.fromkeys(new) if row not in rows]
@@ -75,8 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     with lzma.open(arguments.out / "program.tsv.xz", "wt", encoding="utf-8") as file:
         file.writelines("\t".join(row) + "\n" for row in rows)
-    lines = [f" {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record)]
-    (arguments.out / "registry.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    write_facts(arguments.out / "registry.json", record)
     return 0
 
 
@@ -106,22 +108,28 @@ def package_rows(path: Path) -> tuple[list[Row], dict[str, Any]]:
 
 
 def members(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The names and contents of those files of an archive that have messages or facts."""
+    """The names and contents of those files of an archive that have messages or facts.
+
+    Raises ValueError for a file that is not a complete archive.
+    """
 
     def wanted(name: str, size: int) -> bool:
         kinds = (CATALOGUE, MESSAGES, PLAIN, METADATA)
         return size <= LARGEST and not LEFT_OUT.search(name) and any(kind.search(name) for kind in kinds)
 
-    if path.name.endswith((".whl", ".zip")):
-        with zipfile.ZipFile(path) as archive:
-            for entry in archive.infolist():
-                if wanted(entry.filename, entry.file_size):
-                    yield entry.filename, archive.read(entry)
-        return
-    with tarfile.open(path) as files:
-        for each in files:
-            if each.isfile() and wanted(each.name, each.size) and (file := files.extractfile(each)):
-                yield each.name, file.read()
+    try:
+        if path.name.endswith((".whl", ".zip")):
+            with zipfile.ZipFile(path) as archive:
+                for entry in archive.infolist():
+                    if wanted(entry.filename, entry.file_size):
+                        yield entry.filename, archive.read(entry)
+            return
+        with tarfile.open(path) as files:
+            for each in files:
+                if each.isfile() and wanted(each.name, each.size) and (file := files.extractfile(each)):
+                    yield each.name, file.read()
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
+        raise ValueError(f"{path} is not a complete package: {error}. Download it again.") from error
 
 
 def metadata(name: str, text: str) -> dict[str, Any]:
@@ -132,8 +140,9 @@ def metadata(name: str, text: str) -> dict[str, Any]:
     """
     if name.endswith(".json"):
         facts = json.loads(text)
-        licence = facts.get("license") or ""
-        licences = [licence if isinstance(licence, str) else licence.get("type", "")]
+        licence = facts.get("license")
+        licence = licence.get("type") if isinstance(licence, dict) else licence
+        licences = [licence] if licence else []
         return {"name": facts["name"], "registry": "npm", "version": facts["version"], "licences": licences}
     head = re.split(r"\n\s*\n", text.replace("\r", ""))[0]
     fields = {key: value for key, value in re.findall(r"^([\w-]+): (.*)$", head, re.MULTILINE) if key != "Classifier"}
@@ -144,27 +153,15 @@ def metadata(name: str, text: str) -> dict[str, Any]:
 
 
 def texts(name: str, data: bytes) -> dict[str, str]:
-    """The messages of a file, by their keys, which are joined by dots where they are nested.
-
-    >>> texts("fr.json", b'{"cat": {"name": "Chat", "age": 9}}')
-    {'cat.name': 'Chat'}
-    """
+    """The messages of a file by their keys; none if its JSON is a list or has comments."""
     text = data.decode("utf-8", "replace")
     if name.endswith(".properties"):
         return dict(properties(text))
     try:
         content = json.loads(text)
-    except ValueError:  # with comments, say
+    except ValueError:
         return {}
-    return dict(_strings(content, ""))
-
-
-def _strings(content: Any, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(content, str):
-        yield key, content
-    elif isinstance(content, dict):
-        for name, value in content.items():
-            yield from _strings(value, f"{key}.{name}" if key else name)
+    return dict(strings(content)) if isinstance(content, dict) else {}
 
 
 def sound(document: str, english: str, french: str) -> Iterator[Row]:

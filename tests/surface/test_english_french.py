@@ -440,7 +440,9 @@ def test_lists_and_files_of_other_packages_become_text(part: Callable[[str], Mod
     assert record["wiki"] == {"version": "1", "rows": 2, "licences": ["GFDL-1.3"]}
 
 
-def test_packages_of_registries_become_text(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
+def test_packages_of_registries_become_text(
+    part: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, out = tmp_path / "wheels", tmp_path / "more"
     folder.mkdir()
     digest = "0123456789abcdef"
@@ -472,6 +474,8 @@ def test_packages_of_registries_become_text(part: Callable[[str], ModuleType], t
             entry = tarfile.TarInfo(path)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
+    with zipfile.ZipFile(folder / "cow-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("cow/i18n/fr.json", json.dumps({"A cow": "Une vache"}))  # without metadata
     registry = part("registry")
     assert registry.main(["--packages", str(folder), "--out", str(out)]) == 0
     assert lzma.decompress((out / "program.tsv.xz").read_bytes()).decode().splitlines() == [
@@ -485,6 +489,12 @@ def test_packages_of_registries_become_text(part: Callable[[str], ModuleType], t
         "@bird/owl": {"registry": "npm", "version": "2", "licences": ["ISC"], "rows": 2},
         "cat": {"registry": "pypi", "version": "1", "licences": ["MIT License"], "rows": 3},
     }
+    assert (left_out := capsys.readouterr().out).count("left out") == 2, left_out
+    for name in ("half.whl", "half.tgz"):
+        (folder / name).write_bytes((folder / "owl-2.tgz").read_bytes()[:60])
+        with pytest.raises(ValueError, match=f"{name} is not a complete package"):
+            registry.main(["--packages", str(folder), "--out", str(out)])
+        (folder / name).unlink()
 
 
 def test_language_packs_and_dictionaries_become_text(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
