@@ -1,8 +1,8 @@
-/** Weights as 16-bit codes, 8192 − 2048 log2(w): steps of 0.03 %, from 16 down 32 octaves; and codes as colours by one look-up each. */
+/** Weights as 16-bit codes, 16384 − 2048 log2(w): steps of 0.03 %, from 256 down 32 octaves; and codes as colours by one look-up each. */
 
 export const STEPS = 2048;
 /** The code of 1. Weights above it are of normalisers that do not divide, such as ReLU. */
-export const ONE = 4 * STEPS;
+export const ONE = 8 * STEPS;
 export const FAINTEST = 65532;
 /** The weight is not a number: something went wrong in the model. */
 export const UNKNOWN = 65533;

@@ -41,8 +41,8 @@ const blocks = (length: number, level: number): Span[] => range(Math.ceil(length
 
 function fits(code: number, want: number): boolean {
   if (Number.isNaN(want) || code === HIDDEN) return Number.isNaN(want) && code === HIDDEN;
-  if (want < 4e-9) return code > 60000;
-  return want > 16 ? code === 0 : Math.abs(decode(code)! / want - 1) < 3e-4;
+  if (want < 6e-8) return code > 60000;
+  return want > 256 ? code === 0 : Math.abs(decode(code)! / want - 1) < 3e-4;
 }
 
 async function agrees(it: Made, level: Level, pool: Pool): Promise<void> {

@@ -1,6 +1,6 @@
 """Encodes weights in 16 bits: logarithmic steps of 0.03 %, and codes for zero, hidden pairs and NaN.
 
-Only normalisers that do not divide, such as ReLU, give weights above 1; there is room for weights up to 16.
+Only normalisers that do not divide, such as ReLU, give weights above 1; there is room for weights up to 256.
 """
 
 import numpy as np
@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float, UInt16
 
 STEPS = 2048
 """Codes per factor of two."""
-ONE = 4 * STEPS
+ONE = 8 * STEPS
 """The code of 1."""
 SMALLEST, UNKNOWN, HIDDEN, ZERO = 65532, 65533, 65534, 65535
-"""The codes of positive weights up to 2^−28, of NaN, of a cell without visible pairs, and of a weight of exactly 0."""
+"""The codes of positive weights up to 2^−24, of NaN, of a cell without visible pairs, and of a weight of exactly 0."""
 SIZE = 256
 """The number of cells along the side of a tile."""
 
@@ -19,12 +19,12 @@ SIZE = 256
 def encode(
     weights: Float[np.ndarray, "rows columns"], visible: Bool[np.ndarray, "rows columns"] | None = None
 ) -> UInt16[np.ndarray, "rows columns"]:
-    """round(8192 − 2048 · log2 w), between 0 (16 or more) and 65532.
+    """round(16384 − 2048 · log2 w), between 0 (256 or more) and 65532.
 
     >>> encode(np.array([[2.0, 1.0, 0.5, 0.0, 1e-30]])).tolist()
-    [[6144, 8192, 10240, 65535, 65532]]
+    [[14336, 16384, 18432, 65535, 65532]]
     >>> encode(np.array([[0.0, 0.3, np.nan]]), np.array([[False, True, True]])).tolist()
-    [[65534, 11749, 65533]]
+    [[65534, 19941, 65533]]
     """
     positive = weights > 0
     logs = np.log2(weights, where=positive, out=np.zeros(weights.shape, dtype=np.float32), casting="unsafe")
