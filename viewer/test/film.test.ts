@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { paint } from "../src/save/paint";
 import { gif, lzw, type Frame } from "../src/save/gif";
-import { indexed, palette } from "../src/save/palette";
+import { Colours, indexed, type Palette } from "../src/save/palette";
 import { Random } from "./case";
 
 /** A reader of the compression, as the specification tells it: it knows nothing of the writer. */
@@ -42,27 +42,33 @@ test("what is compressed is read again, at every length of codes and beyond the 
   }
 });
 
+const palette = (...pictures: Uint8ClampedArray[]): Palette => {
+  const colours = new Colours();
+  for (const each of pictures) colours.add(each);
+  return colours.palette(255);
+};
+
 const filled = (count: number, ...colour: [number, number, number]): number[] => Array.from({ length: count }, () => [...colour, 255]).flat();
 
 test("few colours are kept exactly, and many by their likes", () => {
   const few = Uint8ClampedArray.from([...filled(5, 255, 255, 255), ...filled(3, 33, 90, 151), ...filled(1, 0, 0, 0)]);
-  const exact = palette([few], 255);
+  const exact = palette(few);
   expect([...indexed(few, exact)].map((at) => exact.list[at])).toEqual([...Array(5).fill([255, 255, 255]), ...Array(3).fill([33, 90, 151]), [0, 0, 0]]);
   const many = Uint8ClampedArray.from(Array.from({ length: 4096 }, (_, at) => [(at & 15) * 17, ((at >> 4) & 15) * 17, (at >> 8) * 17, 255]).flat());
-  const near = palette([many], 255);
+  const near = palette(many.subarray(0, 8192), many.subarray(8192));
   expect(near.list.length).toBe(255);
   const errors = [...indexed(many, near)].map((place, at) => Math.hypot(...near.list[place]!.map((value, channel) => value - many[4 * at + channel]!)));
   expect(Math.max(...errors)).toBeLessThan(60);
   expect(errors.reduce((sum, error) => sum + error, 0) / errors.length).toBeLessThan(25);
 });
 
-test("a frame holds only what has changed", () => {
+test("a frame holds only what has changed", async () => {
   const [width, height] = [40, 30];
   const still = Uint8ClampedArray.from(filled(width * height, 250, 250, 250));
   const moved = still.slice();
   for (let x = 7; x < 11; x++) for (let y = 20; y < 22; y++) moved.set([0, 0, 0, 255], 4 * (y * width + x));
   const frames: Frame[] = [{ pixels: still, lasts: 0.5 }, { pixels: moved, lasts: 0.9 }, { pixels: moved, lasts: 3 }];
-  const bytes = gif(width, height, frames);
+  const bytes = await gif(width, height, () => frames);
   const text = String.fromCharCode(...bytes);
   expect(text.startsWith("GIF89a")).toBe(true);
   expect(bytes.at(-1)).toBe(0x3b);

@@ -29,26 +29,32 @@ export async function gifFile(part: HTMLElement, heading: Heading, theme: Theme,
     drawings.push(drawn(part));
   }
   const whole = around(drawings.map(({ extent }) => extent));
-  const frames: Frame[] = [];
-  let size = { width: 0, height: 0 };
-  for (const [at, drawing] of drawings.entries()) {
+  const canvas = h("canvas", {});
+  const draw = async (drawing: Drawing): Promise<CanvasRenderingContext2D> => {
     const picture = drawing.framed(heading, theme, whole);
-    const canvas = await pixels(picture, Math.min(1, FILM_WIDTH / picture.width));
-    size = { width: canvas.width, height: canvas.height };
-    const lasts = at === 0 ? FIRST : at === drawings.length - 1 ? LAST : WORD;
-    frames.push({ pixels: canvas.getContext("2d")!.getImageData(0, 0, size.width, size.height).data, lasts });
-    await settled();
+    await pixels(picture, Math.min(1, FILM_WIDTH / picture.width), canvas);
+    return canvas.getContext("2d")!;
+  };
+  await draw(drawings[0]!);
+  const { width, height } = canvas;
+  async function* frames(): AsyncGenerator<Frame> {
+    for (const [at, drawing] of drawings.entries()) {
+      const context = await draw(drawing);
+      const lasts = at === 0 ? FIRST : at === drawings.length - 1 ? LAST : WORD;
+      yield { pixels: context.getImageData(0, 0, width, height).data, lasts };
+      await settled();
+    }
   }
-  return new Blob([gif(size.width, size.height, frames)], { type: "image/gif" });
+  return new Blob([await gif(width, height, frames)], { type: "image/gif" });
 }
 
-async function pixels({ svg, width, height }: Picture, scale: number): Promise<HTMLCanvasElement> {
+async function pixels({ svg, width, height }: Picture, scale: number, canvas = h("canvas", {})): Promise<HTMLCanvasElement> {
   const image = new Image();
   // Pages may show data, but not every page may show blobs.
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
   await image.decode();
-  const canvas = h("canvas", { width: Math.round(width * scale), height: Math.round(height * scale) });
-  canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
+  Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(height * scale) });
+  canvas.getContext("2d", { willReadFrequently: true })!.drawImage(image, 0, 0, canvas.width, canvas.height);
   return canvas;
 }
 

@@ -1,6 +1,6 @@
 /** An animated GIF (GIF89a, with the loop of Netscape's extension) of frames with one palette. */
 
-import { indexed, palette } from "./palette";
+import { Colours, indexed } from "./palette";
 
 export interface Frame {
   /** RGBA, as in ImageData. All frames have the same size. */
@@ -8,17 +8,22 @@ export interface Frame {
   /** Seconds. */
   lasts: number;
 }
+/** Frames that can be gone through again, so that one at a time is kept. */
+export type Frames = () => AsyncIterable<Frame> | Iterable<Frame>;
 
 /** Stands for a pixel of the frame before. */
 const SAME = 255;
 const BITS = 8;
 const MOST_CODES = 4096;
 
-export function gif(width: number, height: number, frames: readonly Frame[]): Uint8Array<ArrayBuffer> {
+/** Goes through the frames twice: for their colours, then to write them. */
+export async function gif(width: number, height: number, frames: Frames): Promise<Uint8Array<ArrayBuffer>> {
+  const all = new Colours();
+  for await (const { pixels } of frames()) all.add(pixels);
+  const colours = all.palette(SAME);
   const bytes: number[] = [];
   const text = (characters: string): void => void bytes.push(...[...characters].map((each) => each.charCodeAt(0)));
   const short = (...numbers: number[]): void => numbers.forEach((number) => bytes.push(number & 255, number >> 8));
-  const colours = palette(frames.map(({ pixels }) => pixels), SAME);
   text("GIF89a");
   short(width, height);
   bytes.push(0x80 | (BITS - 1), 0, 0);
@@ -27,7 +32,7 @@ export function gif(width: number, height: number, frames: readonly Frame[]): Ui
   text("NETSCAPE2.0");
   bytes.push(3, 1, 0, 0, 0);
   let before: Uint8Array | null = null;
-  for (const { pixels, lasts } of frames) {
+  for await (const { pixels, lasts } of frames()) {
     const present = indexed(pixels, colours);
     const { left, top, right, bottom } = changed(present, before, width, height);
     bytes.push(0x21, 0xf9, 4, 0x05);

@@ -14,32 +14,36 @@ const CODES = 1 << 15;
 const codeOf = (red: number, green: number, blue: number): number => ((red >> 3) << 10) | ((green >> 3) << 5) | (blue >> 3);
 const channel = (code: number, at: number): number => (code >> (10 - 5 * at)) & 31;
 
-export function palette(pictures: readonly Uint8ClampedArray[], most: number): Palette {
-  const counts = new Float64Array(CODES);
-  const sums = [0, 1, 2].map(() => new Float64Array(CODES));
-  for (const pixels of pictures) {
+/** The colours of pictures, which are added one after another. */
+export class Colours {
+  private readonly counts = new Float64Array(CODES);
+  private readonly sums = [0, 1, 2].map(() => new Float64Array(CODES));
+
+  add(pixels: Uint8ClampedArray): void {
     for (let at = 0; at < pixels.length; at += 4) {
       const code = codeOf(pixels[at]!, pixels[at + 1]!, pixels[at + 2]!);
-      counts[code]! += 1;
-      for (let channel = 0; channel < 3; channel++) sums[channel]![code]! += pixels[at + channel]!;
+      this.counts[code]! += 1;
+      for (let channel = 0; channel < 3; channel++) this.sums[channel]![code]! += pixels[at + channel]!;
     }
   }
-  const cells = Array.from(counts, (count, code): Cell => ({ code, count })).filter(({ count }) => count);
-  const boxes = [cells];
-  while (boxes.length < most) {
-    const widest = boxes.map(spread).reduce((best, each, at, all) => (each.cost > all[best]!.cost ? at : best), 0);
-    const box = boxes[widest]!;
-    if (box.length < 2) break;
-    boxes.splice(widest, 1, ...halves(box, spread(box).axis));
+
+  palette(most: number): Palette {
+    const boxes = [Array.from(this.counts, (count, code): Cell => ({ code, count })).filter(({ count }) => count)];
+    while (boxes.length < most) {
+      const widest = boxes.map(spread).reduce((best, each, at, all) => (each.cost > all[best]!.cost ? at : best), 0);
+      const box = boxes[widest]!;
+      if (box.length < 2) break;
+      boxes.splice(widest, 1, ...halves(box, spread(box).axis));
+    }
+    const places = new Uint8Array(CODES);
+    const list = boxes.map((box, place): Colour => {
+      const count = box.reduce((sum, each) => sum + each.count, 0);
+      for (const { code } of box) places[code] = place;
+      const [red, green, blue] = this.sums.map((each) => Math.round(box.reduce((sum, { code }) => sum + each[code]!, 0) / count));
+      return [red!, green!, blue!];
+    });
+    return { list, places };
   }
-  const places = new Uint8Array(CODES);
-  const list = boxes.map((box, place): Colour => {
-    const count = box.reduce((sum, each) => sum + each.count, 0);
-    for (const { code } of box) places[code] = place;
-    const [red, green, blue] = sums.map((each) => Math.round(box.reduce((sum, { code }) => sum + each[code]!, 0) / count));
-    return [red!, green!, blue!];
-  });
-  return { list, places };
 }
 
 export function indexed(pixels: Uint8ClampedArray, { places }: Palette): Uint8Array {
