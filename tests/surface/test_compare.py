@@ -343,6 +343,26 @@ def test_a_folder_of_recordings_is_called_a_folder(tmp_path: Path, foveate: Any)
     assert "sound is a folder" in said.err
 
 
+def test_a_recording_beyond_the_positions_is_named_before_any_training(tmp_path: Path, foveate: Any) -> None:
+    lines = []
+    for number in range(8):
+        samples = np.sin(np.arange(40_000 if number == 5 else 4_000) / (5 + number))
+        (tmp_path / f"{number}.wav").write_bytes(wav(samples, 8_000))
+        lines.append(f"{number}.wav\t{'ab'[number % 2]}\n")
+    (tmp_path / "data.tsv").write_text("".join(lines))
+    (tmp_path / "recipe.toml").write_text(
+        '[model.encoder]\nkind = "transformer"\nnum_layers = 1\n'
+        'position = { kind = "learned", max_length = 50 }\n'
+        "block = { model_dim = 8, num_heads = 2, feedforward_dim = 8 }\n"
+        '[compare.vary]\n"train.learning_rate" = [0.1, 0.2]\n[train]\nsteps = 1\n'
+    )
+    words = ("--data", tmp_path / "data.tsv", "--valid-data", tmp_path / "data.tsv", "--out", tmp_path / "out")
+    said = foveate("compare", "transcribe", tmp_path / "recipe.toml", *words, "--seeds", "1", *SMALL)
+    assert said.code == 3, said.out
+    assert "5.wav has 498 vectors, but the model has 200 positions" in said.err
+    assert not (tmp_path / "out/cells").exists()
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_comparison_can_be_made(path: Path) -> None:
     (task,) = re.findall(

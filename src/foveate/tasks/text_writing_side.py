@@ -183,6 +183,15 @@ class WritingSide(Side):
         super().require_metrics(metrics)
         self.require_text_metrics([name for name in metrics if name in self.text_metrics])
 
+    def require_given(self, task: Any, request: Asked) -> None:
+        """Raises DataError, too, for a thing that is to be scored and has more vectors than the model's positions."""
+        super().require_given(task, request)
+        if task.model.longest_source is None or not set(request.metrics) & set(self.text_metrics):
+            return
+        model, (things, _) = self.in_use(task), self._scored(task.config, request)
+        for thing in things:
+            model.row(thing)
+
     def longest(self, config: Any) -> int:
         return int(config.longest)
 
@@ -192,17 +201,16 @@ class WritingSide(Side):
     def score(self, task: Any, config: Any, folder: Path, request: Asked) -> Scored:
         """Texts for all things are scored, as `foveate evaluate` scores the same file."""
         names = [name for name in request.metrics if name in self.text_metrics]
-        path = request.test.get("data") or config.data.valid_data
-        assert path is not None  # see hold_out
         values: dict[str, float] = {}
         if len(names) < len(request.metrics):
             data = task.validation
             if request.test:
+                path = request.test["data"]
                 data, _ = store(folder / "data" / "test", config.read(path), task.rows, task.tokeniser, config)
             values |= in_percent(task.figures(data))
         if not names:
             return Scored(values=self.pick(values, request.metrics))
-        things, references = self.things(config, path)
+        things, references = self._scored(config, request)
         model = self.in_use(task)
         rows = [model.row(thing) for thing in things]
         texts = [one.text for one in model.of_rows(rows, [str(thing) for thing in things])]
@@ -215,6 +223,12 @@ class WritingSide(Side):
 
         by_length = buckets([len(row) for row in rows], request, value) if self.unit else ()
         return Scored(values=self.pick(values, request.metrics), buckets=by_length, unit=self.unit)
+
+    def _scored(self, config: Any, request: Asked) -> Things:
+        """The things whose texts a comparison scores."""
+        path = request.test.get("data") or config.data.valid_data
+        assert path is not None  # see hold_out
+        return self.things(config, path)
 
 
 def _texts(model: Any, things: Sequence[Any], search: Any) -> list[Any]:
