@@ -106,7 +106,11 @@ class VectorRows(StoredRows):
     def input(self) -> Vectors:
         return Vectors(len(self.mean))
 
-    def row(self, thing: Vector) -> Row:
+    def row(self, thing: Vector | Path | str) -> Row:
+        """The scaled vectors of a thing, or of the `.npy` file with this path. Raises DataError for other widths and
+        for numbers out of range.
+        """
+        thing = _vector(thing)
         _require_width(thing, len(self.mean))
         scaled = (thing.values - np.array(self.mean)) / np.array(self.deviation)
         if not (np.abs(scaled) <= GREATEST).all():
@@ -116,8 +120,8 @@ class VectorRows(StoredRows):
             )
         return Row(scaled.astype(np.float32))
 
-    def track(self, thing: Vector) -> Mapping[str, Any]:
-        return {"labels": tuple(str(number) for number in range(len(thing.values))), "kind": "frames"}
+    def track(self, thing: Vector | Path | str) -> Mapping[str, Any]:
+        return {"labels": tuple(str(number) for number in range(len(_vector(thing).values))), "kind": "frames"}
 
     def things(self, path: str) -> Iterator[Vector]:
         """The examples of an `.npz` file, with or without labels, or that of an `.npy` file."""
@@ -137,6 +141,17 @@ def one_vector(path: Path) -> Vector:
     if not isinstance(values, np.ndarray) or values.ndim not in (1, 2):
         raise _other_shape(str(path))
     return Vector(str(path), _numbers(str(path), np.atleast_2d(values)))
+
+
+def _vector(thing: Vector | Path | str) -> Vector:
+    if isinstance(thing, Vector):
+        return thing
+    if isinstance(thing, str | Path):
+        return one_vector(Path(thing))
+    raise TypeError(
+        f"vectors are a Vector(name, numbers of shape (length, width)) or the path of an .npy file, not "
+        f"{type(thing).__name__}"
+    )
 
 
 def vector_of(content: bytes, name: str, *, longest: int) -> Vector:

@@ -60,7 +60,7 @@ def word_alignments(
     require_alone(translator)
     encoded = [_encode(translator, pair, number) for number, pair in enumerate(pairs)]
     results: list[tuple[Alignment, ...]] = [()] * len(pairs)
-    complete = [row for row in encoded if row.source and row.target]
+    complete = [row for row in encoded if row.source and row.target and all(row.spans)]
     for group in ([complete[index] for index in part] for part in groups([row.size for row in complete])):
         for row, maps in zip(group, _maps(translator, group, heads), strict=True):
             results[row.number] = tuple(_words(pairs[row.number], row, weights) for weights in maps)

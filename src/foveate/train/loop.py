@@ -224,7 +224,8 @@ class _Run:
 
     def _patience_ending(self) -> str:
         patience = self.config.patience
-        if patience is not None and past.wait(self.history) >= patience:
+        # A shorter run may have validated at its end, where this one would not have.
+        if patience is not None and past.wait(self._regular_history()) >= patience:
             return f"no better {self.config.metric} in {patience} validations"
         return ""
 

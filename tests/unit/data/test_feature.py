@@ -130,6 +130,21 @@ def test_rows_are_scaled_by_the_training_data(tmp_path: Path) -> None:
     np.testing.assert_allclose(built[..., 0].std(), 1, rtol=1e-6)
 
 
+def test_a_path_is_the_vectors_of_its_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", FLAT)
+    rows = VectorRows(mean=(0.0, 1.0), deviation=(1.0, 2.0))
+    read = one_vector(tmp_path / "a.npy")
+    for path in (tmp_path / "a.npy", str(tmp_path / "a.npy")):
+        assert np.array_equal(rows.row(path).values, rows.row(read).values)
+        assert rows.track(path) == rows.track(read)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_array_without_a_name_is_refused_in_words() -> None:
+    with pytest.raises(TypeError, match=r"Vector\(name, .* not ndarray"):
+        VectorRows(mean=(0.0, 1.0), deviation=(1.0, 2.0)).row(FLAT)  # type: ignore[arg-type]
+
+
 def test_another_width_is_refused_with_the_name(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.zeros(3))
     (thing,) = VectorRows(mean=(0.0, 0.0), deviation=(1.0, 1.0)).things(str(tmp_path / "one.npy"))

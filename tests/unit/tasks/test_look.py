@@ -14,6 +14,7 @@ import torch
 from foveate.data.batch import Batch
 from foveate.data.label import Labels
 from foveate.data.tokeniser import CharacterTokeniser, WordTokeniser
+from foveate.errors import DataError
 from foveate.inspect import Alignment, Trace, observe, steps
 from foveate.inspect.ablation import explained
 from foveate.inspect.attribution import attention_rollout
@@ -267,3 +268,13 @@ def test_a_tagger_names_the_words_that_it_cannot_read() -> None:
     assert tagger(pieces=True).strange(text) == ["zebra"]
     silent = TaggerConfig(encoder=ENCODER, character_dim=0).build(WORDS.vocab_size, 2, SPELLING.vocab_size)
     assert SentenceTagger(silent, tagger().vocabulary).strange(text) == ["zebra", "acts"]
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [("the cat", "'the cat', is more than one word"), ("a\u00a0cat", "is more than one word"), ("", "'', is empty")],
+)
+def test_a_list_of_words_has_one_word_in_each_item(word: str, message: str, pieces: bool) -> None:
+    with pytest.raises(DataError, match=rf"^Sentence 2: word 2, .*{message}\. "):
+        tagger(pieces).tag([["the"], ["the", word, "sat"]])

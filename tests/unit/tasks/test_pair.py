@@ -190,6 +190,8 @@ def test_labels_of_pairs_are_the_same_alone_and_together(encoder: EncoderConfig 
         assert one.probabilities == pytest.approx(again.probabilities, abs=1e-6)
         assert bool(one.label) == bool(one.text)
     assert "</s>" in classifier.align("ab\tabc").source[1:-1]
+    assert classifier.strange("ab\tabc") == []
+    assert classifier.strange("aX\tXb") == ["X"]
     for text, message in [("ab", "has 1 part"), ("a\tb\tc", "has 3 parts"), ("a\t", "empty second text")]:
         with pytest.raises(DataError, match=f"Text 1 has (an )?{message.removeprefix('has ')}"):
             classifier.classify([text])

@@ -86,6 +86,28 @@ def test_more_cores_are_used(many: Path) -> None:
     assert sixteen["model"] == {"kind": "transformer"}, "whose defaults are 3 + 3 layers, 256 wide"
 
 
+def test_the_lines_of_long_texts_are_kept(tmp_path: Path) -> None:
+    """Few pairs are read letter by letter, and a line has more letters than the 250 tokens that are usual."""
+    lines = [" ".join(f"{SENTENCE} {number}.{place}" for place in range(9)) for number in range(200)]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{line}\tshort {line[:90]} {line[-5:]}\n" for line in lines))
+    data = suggested("translate", tmp_path, Allowance("small", 2)).settings["data"]
+    assert data["max_length"] == max(map(len, lines)) + 1
+    assert data["max_tokens"] >= 2 * data["max_length"]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{line}\t{line} {'x' * 5_000}\n" for line in lines))
+    assert suggested("translate", tmp_path, Allowance("small", 2)).settings["data"]["max_length"] == 2_000
+
+
+def test_the_second_text_of_a_pair_counts(tmp_path: Path) -> None:
+    lines = [f"{number}\t{' '.join([SENTENCE] * (12 + number))}\tlabel {number % 2}" for number in range(60)]
+    (tmp_path / "texts.tsv").write_text("".join(f"{line}\n" for line in lines))
+    side = TASKS["classify"].side
+    data = {"data": str(tmp_path / "texts.tsv"), "columns": (0, 2)}
+    chosen = side.suggest(build(side.config, {"data": data, "second_column": 1}), Allowance("small", 2))
+    longest = max(len(line.rpartition("\t")[0]) for line in lines)
+    assert chosen.settings["data"]["max_length"] >= longest + 2, "begin, and an end after each text in place of a tab"
+    assert chosen.settings["model"]["encoder"] != {"kind": "rnn"}
+
+
 def test_small_data_do_not_take_all_the_time_there_is() -> None:
     assert Allowance("large", 64).steps(2_000, pace=0.1) == 2_000
     assert Allowance("small", 1).steps(50_000, pace=100.0) == 100

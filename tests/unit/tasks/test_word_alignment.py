@@ -35,6 +35,13 @@ def test_labels_are_the_words_and_the_empty_pair_has_none() -> None:
     ]
 
 
+def test_a_side_of_white_space_has_no_words() -> None:
+    pairs = [Pair(1, " ", "ab"), Pair(2, "ab c", "  "), *PAIRS]
+    first, second, *others = word_alignments(translator(), pairs)
+    assert [(result.source, result.target) for (result,) in (first, second)] == [((), ()), ((), ())]
+    assert [one[0].target for one in others] == [one[0].target for one in word_alignments(translator(), PAIRS)]
+
+
 def test_pieces_of_a_word_are_summed_over_the_source_and_averaged_over_the_target() -> None:
     model = translator()
     ((alignment,),) = word_alignments(model, PAIRS[:1])

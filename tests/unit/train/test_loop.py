@@ -165,6 +165,18 @@ def test_patience_stops_the_run_and_the_best_weights_are_kept(line: Any, tmp_pat
     assert json.loads((tmp_path / "best.json").read_text())["checkpoint"] == "checkpoints/step-00000004"
 
 
+def test_the_validation_at_the_end_of_a_shorter_run_does_not_count_for_patience(line: Any, tmp_path: Path) -> None:
+    """At step 5, where a longer run has none."""
+    ends = []
+    for name, parts in (("long", (100,)), ("parted", (5, 100))):
+        task = line(values=[1.0, 2.0, 3.0, 4.0] if name == "long" else [1.0, 2.0, 9.0, 3.0, 4.0])
+        for steps in parts:
+            config = replace(CONFIG, steps=steps, patience=2)
+            outcome = fit(task, config, tmp_path / name, resume=steps > parts[0], accept_changes=True)
+        ends.append((outcome.step, outcome.best_step, outcome.stopped_because))
+    assert ends == [(6, 2, "no better loss in 2 validations")] * 2
+
+
 def test_a_higher_metric_can_be_the_better_one(line: Any, tmp_path: Path) -> None:
     task = line(values=[3.0, 1.0, 2.0])
     outcome = fit(task, replace(CONFIG, metric="score", better="higher"), tmp_path)

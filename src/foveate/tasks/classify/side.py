@@ -266,8 +266,8 @@ def _no_examples(path: str, what: str) -> DataError:
 
 
 def _for_texts(sample: Sequence[LabelledText], total: int, labels: int, allowance: Allowance) -> Suggestion:
-    words = sum(len(one.text.split()) for one in sample) / len(sample)
-    tokeniser, why, per_text = _tokeniser(total, words, [one.text for one in sample])
+    words = sum(len(one.whole.split()) for one in sample) / len(sample)
+    tokeniser, why, per_text = _tokeniser(total, words, [one.whole for one in sample])
     encoder, about, pace = _encoder(sum(per_text) / len(per_text), allowance.tier)
     longest = max(512, *(length + 2 for length in per_text))
     return Suggestion(

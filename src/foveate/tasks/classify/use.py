@@ -242,7 +242,8 @@ class TextClassifier(RowClassifier):
         return iter(inputs)
 
     def strange(self, text: str) -> list[str]:
-        return self.tokeniser.strange(text)
+        texts = text.split(TAB) if self.pairs else [text]
+        return list(dict.fromkeys(piece for each in texts for piece in self.tokeniser.strange(each)))
 
     def thing(self, example: LabelledText) -> str:
         return example.whole

@@ -14,6 +14,7 @@ from foveate.data.labelled import Tagged
 from foveate.data.text import normalise, require_texts
 from foveate.data.tokeniser import UNKNOWN, Tokeniser
 from foveate.data.word import WordBatch
+from foveate.errors import DataError
 from foveate.inspect import Trace, Track
 from foveate.inspect.attribution import Answer
 from foveate.inspect.looking import Looking
@@ -79,12 +80,15 @@ class SentenceTagger(Looking):
         """Tag a sentence that is a text, whose words stand between white space, or each of several, which may be texts
         or lists of words. An empty one has no tags. Messages count sentences after the `first` ones.
 
-        Raises DataError for a sentence with more words than the model has positions.
+        Raises DataError for a sentence with more words than the model has positions, and for a list with an empty word
+        or with white space in a word.
         """
         require_texts(sentences, lists=True)
         if isinstance(sentences, str):
             return self.tag([sentences], first=first)[0]
         words = [self._words(sentence) for sentence in sentences]
+        for number, sentence in enumerate(words, start=first + 1):
+            _require_words(sentence, number)
         results = [TaggedSentence((), (), ())] * len(words)
         for number, sentence in enumerate(words, start=first + 1):
             self._require_positions(sentence, number)
@@ -163,3 +167,13 @@ class SentenceTagger(Looking):
         number = {word: index for index, word in enumerate(different)}
         forms = [self.vocabulary.form(word) for word in different]
         return WordBatch.of([np.array([number[word] for word in sentence]) for sentence in sentences], forms)
+
+
+def _require_words(words: Sequence[str], number: int) -> None:
+    for place, word in enumerate(words, start=1):
+        if len(word.split()) != 1:
+            many = "more than one word" if word.strip() else "empty"
+            raise DataError(
+                f"Sentence {number}: word {place}, {word!r}, is {many}. Give each word as an item of the list, or the "
+                "sentence as a text."
+            )

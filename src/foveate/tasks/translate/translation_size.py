@@ -12,9 +12,12 @@ from foveate.errors import DataError
 from foveate.metrics.corpus import FOR_CHINESE, FOR_SENTENCES, FOR_SYMBOLS
 from foveate.suggestion import counted
 from foveate.tasks.run_plan import SAMPLE, Allowance, Reason, Suggestion, beginning, training_table, with_others
+from foveate.tasks.translate.pair import DataConfig
 from foveate.tasks.translate.task import Forerunner, TranslateConfig
 
 SIDES = ("source", "target")
+LONGEST = 2_000
+"""Longer lines, in tokens, are not allowed for: an attention over them would need much memory."""
 FEW_SYMBOLS = 256
 """A side with this many different words or fewer is written in symbols, like phones, not in words."""
 
@@ -24,6 +27,8 @@ class _Side:
     words_per_line: float
     characters_per_line: float
     different_words: int
+    most_words: int
+    most_characters: int
 
     @property
     def single_words(self) -> bool:
@@ -78,15 +83,17 @@ def _suggested(sides: tuple[_Side, _Side], total: int, allowance: Allowance) -> 
     named = zip(SIDES, tokenisers, strict=True)
     reasons = [Reason(name, why, (f"{name}_tokeniser", "joint_vocabulary")) for name, (_, why) in named]
     chosen = _model(total, allowance.tier, short=sides[0].single_words)
+    longest = max(_longest(side, each[0]["kind"]) for side, each in zip(sides, tokenisers, strict=True))
+    max_tokens = max(chosen.max_tokens, 2 * longest)
     # An epoch is about total · 40 / max_tokens steps for sentences: some 30 epochs for small data, 10 for large.
-    steps = min(max(total // 5, 2_000), 50_000) * 4096 // chosen.max_tokens
+    steps = min(max(total // 5, 2_000), 50_000) * 4096 // max_tokens
     steps = allowance.steps(steps, pace=chosen.pace)
     return Suggestion(
         {
             "source_tokeniser": tokenisers[0][0],
             "target_tokeniser": tokenisers[1][0],
             "model": chosen.model,
-            "data": {"max_tokens": chosen.max_tokens},
+            "data": {"max_length": longest, "max_tokens": max_tokens},
             "train": training_table(steps, rate=chosen.learning_rate, warmup=400, interval=100, patience=5),
         },
         facts,
@@ -161,10 +168,18 @@ def _tokens(side: _Side, kind: str) -> int:
     return max(round(side.words_per_line * (1.7 if kind == "sentencepiece" else 1)), 1)
 
 
+def _longest(side: _Side, kind: str) -> int:
+    """The longest line that is kept, in tokens with its end: all of usual texts."""
+    tokens = {"character": side.most_characters, "word": side.most_words}
+    estimate = tokens.get(kind, max(side.most_words, side.most_characters // 2))
+    return min(max(estimate + 1, DataConfig.max_length), LONGEST)
+
+
 def _side(lines: list[str]) -> _Side:
     words = Counter(word for line in lines for word in line.split())
     count = max(len(lines), 1)
-    return _Side(words.total() / count, sum(map(len, lines)) / count, len(words))
+    most_words, most_characters = max(len(line.split()) for line in lines), max(map(len, lines))
+    return _Side(words.total() / count, sum(map(len, lines)) / count, len(words), most_words, most_characters)
 
 
 def _tokeniser(side: _Side, total: int, tier: int) -> tuple[dict[str, Any], str]:
