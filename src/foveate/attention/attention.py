@@ -326,6 +326,11 @@ class Attention(nn.Module):
         at = self._positions(query, key, value, at)
         if self.centre is not None:
             at = replace(at, centre=self.centre(query, at))
+        if self.transforms and at.key.shape[1] > key.shape[1]:
+            raise ValueError(
+                f"`at.key` places {at.key.shape[1]} heads, but {key.shape[1]} heads of keys are transformed where they "
+                "stand. Repeat keys and values for every head, or give all heads the same positions."
+            )
         for transform in self.transforms:
             query, key = transform.query(query, at), transform.key(key, at)
         return query, key, at

@@ -13,6 +13,7 @@ from foveate.attention import (
     MechanismConfig,
     Positions,
     Visibility,
+    causal,
     everything,
 )
 from foveate.attention.check import refusal, require_whole
@@ -132,9 +133,11 @@ class MultiHeadAttention(nn.Module):
 
         With packings, inputs and output are tokens without padding.
         """
-        if key is None and value is None and packing is not None and at is not None and self._packs(query, packing):
-            joined = self._joined(query, self.query, self.key, self.value)
-            return self._attend_packed(joined, None, (packing, packing), at)
+        if key is None and value is None and packing is not None and at is not None:
+            packings = packing, packing
+            if self._packs(query, *packings) and self._is_placed_as_packed(at, packings):
+                joined = self._joined(query, self.query, self.key, self.value)
+                return self._attend_packed(joined, None, packings, at)
         queries, memory = self.project(query, key, value, packing=packing, key_packing=key_packing)
         return self.attend(queries, memory, at=at, packing=packing)
 
@@ -199,7 +202,11 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "tokens output_dim"]:
         """Project queries and attend to the result of `remember_tokens`."""
         if isinstance(memory, PackedKeyValue):
-            return self._attend_packed(self.query(query), memory.joined, (packing, memory.packing), at)
+            packings = packing, memory.packing
+            if self._is_placed_as_packed(at, packings):
+                return self._attend_packed(self.query(query), memory.joined, packings, at)
+            keys, values = memory.packing.unpack(memory.joined).chunk(2, dim=-1)
+            memory = KeyValue(self._heads(keys, self.num_heads), self._heads(values, self.num_heads))
         return self.attend(self.queries(query, packing), memory, at=at, packing=packing)
 
     def attend(
@@ -247,6 +254,15 @@ class MultiHeadAttention(nn.Module):
     def _packs(self, x: Tensor, *packings: Packing) -> bool:
         """Whether attention runs without padding, on projections of `x`."""
         return not self.refuses_packed(x, max(packing.length for packing in packings))
+
+    def _is_placed_as_packed(self, at: Positions, packings: tuple[Packing, Packing]) -> bool:
+        """Whether the rule shows each token what the packed kernel shows: all tokens of its own sequence, or those that
+        are not later.
+        """
+        queries, keys = packings
+        if self.attention.visibility == causal():
+            return at.aligned and queries is keys and at.key.shape[-1] == keys.length
+        return at.known(("real", keys), lambda: keys.is_marked_by(at.real))
 
     def _attend_packed(
         self, query: Tensor, memory: Tensor | None, packings: tuple[Packing, Packing], at: Positions

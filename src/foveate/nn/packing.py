@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 
@@ -30,6 +30,23 @@ class Packing:
         self.full = self.index.numel() == self.batch * length
         self.starts: Int[Tensor, " sequences_and_end"] = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
         """The index of each sequence's first token, then the total number of tokens."""
+
+    def is_marked_by(self, real: Bool[Tensor, "#batch #heads 1 key"] | None) -> bool:
+        """Whether these positions are real for every head: the tokens and no padding. None marks all positions.
+
+        >>> packing = Packing(torch.tensor([2, 3]), 3)
+        >>> packing.is_marked_by(torch.tensor([[[[True, True, False]]], [[[True, True, True]]]]))
+        True
+        >>> packing.is_marked_by(None)
+        False
+        """
+        if real is None:
+            return self.full
+        tokens = torch.zeros(self.batch * self.length, dtype=torch.bool, device=real.device)
+        tokens[self.index.to(real.device)] = True
+        tokens = tokens.view(self.batch, 1, 1, self.length)
+        alike = real.shape[0] in (1, self.batch) and real.shape[3] == self.length
+        return alike and bool((real == tokens).all())
 
     def pack(self, padded: Shaped[Tensor, "batch length *dims"]) -> Shaped[Tensor, "tokens *dims"]:
         flat = padded.reshape(self.batch * self.length, *padded.shape[2:])

@@ -5,6 +5,7 @@ lengths. The lectures compare them by five criteria, which `criterion.py` tests.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -58,6 +59,14 @@ class Sinusoid(nn.Module):
         if longest > len(self.table):
             self.table = self._rows(torch.arange(max(longest, 2 * len(self.table)))).to(self.table)
         return self.table[position]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Sinusoid":
+        """As for every module; a table in another number type is made anew, so that it is not coarse for good."""
+        before = self.table
+        super()._apply(fn, recurse)
+        if self.table.dtype != before.dtype or before.is_meta:
+            self.table = self._rows(torch.arange(len(before), device=self.table.device)).to(self.table)
+        return self
 
     def _rows(self, position: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape model_dim"]:
         # In float64: a float32 angle at position 10,000 is already off by half a thousandth.

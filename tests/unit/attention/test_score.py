@@ -99,6 +99,14 @@ def test_cosine_is_the_angle_alone_times_beta(query: Tensor, key: Tensor, learne
     assert score.state_dict().keys() == ({"beta"} if learned else set())
 
 
+def test_a_constant_strength_is_exact_again_after_a_visit_to_another_dtype() -> None:
+    score, learned = Cosine(beta=3.3, num_heads=2), Cosine(beta=3.3, num_heads=2, learned=True)
+    for each in (score, learned):
+        each.bfloat16().float()
+    assert torch.equal(score.beta, torch.full((2,), 3.3))
+    assert torch.equal(learned.beta, torch.full((2,), 3.3).bfloat16().float()), "weights are rounded"
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_the_cosine_with_a_vector_of_zeros_is_zero_and_has_finite_gradients(
     query: Tensor, key: Tensor, dtype: torch.dtype

@@ -30,6 +30,17 @@ def test_each_pair_turns_by_its_angle(x: Tensor, layout: str, dims: int | None) 
     assert torch.equal(turned[..., width:], x[..., width:])
 
 
+def test_heads_at_places_of_their_own_need_keys_of_their_own(x: Tensor) -> None:
+    """A key that several heads share stands at one place."""
+    places = torch.arange(5) * torch.tensor([[1], [2]])
+    at = Positions(places[None, :, :, None], places[None, :, None, :])
+    attention, shared = Attention(transforms=(Rotary(),)), x[:, :1]
+    torch.testing.assert_close(attention.run(x, x, x, at=at), attention.explain(x, x, x, at=at).context)
+    for compute in (attention.run, attention.explain):
+        with pytest.raises(ValueError, match=r"places 2 heads, but 1 heads of keys are transformed"):
+            compute(x, shared, shared, at=at)
+
+
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 def test_products_of_turned_vectors_depend_on_the_distance_alone(x: Tensor, layout: str) -> None:
     attention = Attention(transforms=(Rotary(layout=layout, dims=6),))

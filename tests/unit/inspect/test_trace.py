@@ -14,7 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.attention import Attention, Positions, Rotary, bigbird, causal, padding, predicate, record
+from foveate.attention import (
+    AdditiveConfig,
+    Attention,
+    AttentionConfig,
+    GeneralConfig,
+    LocationConfig,
+    Positions,
+    Rotary,
+    bigbird,
+    causal,
+    padding,
+    predicate,
+    record,
+)
 from foveate.attention.efficient.linformer import LinformerAttention
 from foveate.attention.score import Additive
 from foveate.data.graph import Graph
@@ -26,6 +39,7 @@ from foveate.inspect.trace import Trace, Track, given, observe, read_trace, stan
 from foveate.inspect.trace import html as page_module
 from foveate.inspect.trace.html import packed
 from foveate.models.graph_encoder import GraphAttentionConfig
+from foveate.nn import MultiHeadAttention
 
 LABELS = ["▁a", "b", "▁c.", "▁d", "▁e"]
 
@@ -124,6 +138,24 @@ def test_recording_measures_explain_against_run_and_the_rounding(trace: Trace) -
     assert trace.pedigree.rounding is not None
     assert trace.pedigree.difference < 1e-6
     assert 0 < trace.pedigree.rounding < 2e-3
+
+
+@pytest.mark.parametrize(
+    "score",
+    [GeneralConfig(), AdditiveConfig(hidden_dim=3), LocationConfig(max_length=9)],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_scores_with_weights_are_traced_in_inference_and_with_shared_keys(score: Any, kv_heads: int) -> None:
+    layer = MultiHeadAttention(query_dim=32, num_heads=4, num_kv_heads=kv_heads, attention=AttentionConfig(score=score))
+    x = torch.randn(1, 5, 32)
+    with record(layer) as recording, torch.inference_mode():
+        layer(x)
+    (site,) = Trace.of(recording, stored="float32").sites
+    with torch.no_grad():
+        weights = layer.explain(x).weights[0]
+    for head in range(4):
+        torch.testing.assert_close(site.weights(head)[0], weights[head], rtol=1e-4, atol=1e-5)
 
 
 def test_observing_changes_no_answer_and_leaves_no_trace_in_the_model(model: Layers) -> None:

@@ -1,11 +1,24 @@
 """Multi-head attention in the lectures' general shapes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
-from foveate.attention import AdditiveConfig, AttentionConfig, Dot, GeneralConfig, Positions, ScaledDot, causal, padding
+from foveate.attention import (
+    AdditiveConfig,
+    AttentionConfig,
+    Dot,
+    GeneralConfig,
+    Positions,
+    ScaledDot,
+    Visibility,
+    causal,
+    padding,
+)
 from foveate.nn import MultiHeadAttention, Packing
+from foveate.nn.multihead import PackedKeyValue
 
 
 def shapes(layer: MultiHeadAttention) -> dict[str, tuple[int, ...]]:
@@ -112,6 +125,43 @@ def test_cross_attention_works_between_packed_sentences() -> None:
         query_packing.pack(query), key_packing.pack(key), at=at, packing=query_packing, key_packing=key_packing
     )
     torch.testing.assert_close(packed, query_packing.pack(layer(query, key, at=at)))
+
+
+REAL = torch.tensor([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()[:, None, None]
+PLACES = {
+    "as packed": lambda lengths: Positions.of(5, 5, key_lengths=lengths),
+    "later": lambda lengths: Positions.of(5, 5, query_start=2, key_lengths=lengths),
+    "backwards": lambda lengths: Positions(
+        torch.arange(4, -1, -1)[:, None][None, None], torch.arange(5)[None, None, None]
+    ),
+    "gaps": lambda lengths: replace(Positions.of(5, 5, key_lengths=lengths), real=REAL),
+    "all real": lambda lengths: Positions.of(5, 5),
+}
+
+
+@pytest.mark.parametrize("rule", [causal(), padding()], ids=str)
+@pytest.mark.parametrize("places", PLACES)
+def test_positions_decide_what_packed_tokens_see(rule: Visibility, places: str) -> None:
+    """Not the packing: its kernel runs only where both agree."""
+    lengths = torch.tensor([3, 5, 2])
+    layer, packing = MultiHeadAttention(query_dim=32, num_heads=2, visibility=rule), Packing(lengths, 5)
+    x, at = packing.unpack(torch.randn(10, 32)), PLACES[places](lengths)
+    packed = layer(packing.pack(x), at=at, packing=packing)
+    torch.testing.assert_close(packed, packing.pack(layer(x, at=at)), rtol=1e-4, atol=1e-5)
+    memory = layer.remember_tokens(packing.pack(x), packing, packing)
+    assert isinstance(memory, PackedKeyValue), "the kernel is asked"
+    looked = layer.look_up(packing.pack(x), memory, at=at, packing=packing)
+    torch.testing.assert_close(looked, packed, rtol=1e-4, atol=1e-5)
+
+
+def test_later_queries_look_up_what_they_see() -> None:
+    """A causal rule over two packings: a query may stand beyond the keys of its sentence."""
+    queries, keys = Packing(torch.tensor([4, 2]), 4), Packing(torch.tensor([2, 4]), 4)
+    layer, at = MultiHeadAttention(query_dim=32, num_heads=2, visibility=causal()), Positions.of(4, 4)
+    query, key = queries.unpack(torch.randn(6, 32)), keys.unpack(torch.randn(6, 32))
+    memory = layer.remember_tokens(keys.pack(key), keys, queries)
+    packed = layer.look_up(queries.pack(query), memory, at=at, packing=queries)
+    torch.testing.assert_close(packed, queries.pack(layer(query, key, at=at)), rtol=1e-4, atol=1e-5)
 
 
 def test_dropout_falls_on_weights_in_training_only() -> None:

@@ -58,6 +58,16 @@ def test_the_table_follows_the_dtype_of_the_model() -> None:
     assert position(torch.tensor([200])).dtype == torch.bfloat16
 
 
+def test_the_table_is_exact_again_after_a_visit_to_another_dtype() -> None:
+    position, places = Sinusoid(16), torch.arange(200)
+    before = position(places).clone()
+    position.bfloat16().float()
+    assert torch.equal(position(places), before)
+    with torch.device("meta"):
+        empty = Sinusoid(16)
+    assert torch.equal(empty.to_empty(device="cpu")(places), before)
+
+
 def test_an_odd_width_is_refused() -> None:
     with pytest.raises(ValueError, match="even") as refusal:
         Sinusoid(5)

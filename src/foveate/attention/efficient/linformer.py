@@ -131,7 +131,7 @@ class LinformerAttention(nn.Module):
             check.require_heads(query, len(self.key_mixing))
         check.require_equal_width("Linformer", query, key)
         visible = demand_of(self.visibility).keys(at)
-        last = int(torch.where(visible, at.key, 0).max()) if at.key.numel() else 0
+        last = int(torch.where(visible, at.key, 0).max()) if visible.numel() and at.key.numel() else 0
         if last >= self.max_length:
             raise ValueError(
                 f"Linformer was built for {self.max_length} positions, but a key stands at position {last}. "

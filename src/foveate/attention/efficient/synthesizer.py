@@ -25,7 +25,8 @@ class Synthetic(nn.Module):
         raise NotImplementedError
 
     def scores_at(self, query: Tensor, key: Tensor, at: Positions) -> Float[Tensor, "batch heads query key"]:
-        last = int(at.query.max()) if at.real is None else int(torch.where(at.real, at.key, 0).max())
+        places = at.query if at.real is None else torch.where(at.real, at.key, 0)
+        last = int(places.max()) if places.numel() else 0
         if last >= self.max_length:
             raise ValueError(
                 f"The Synthesizer was built for {self.max_length} positions, but the input reaches position {last}. "

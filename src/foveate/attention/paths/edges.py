@@ -25,6 +25,7 @@ from foveate.attention.paths.path import (
     Formula,
     Inputs,
     ShippedPath,
+    context_type,
     cutting_reasons,
     empty_reasons,
     share_heads,
@@ -127,21 +128,14 @@ class EdgesPath(ShippedPath):
                 bias = None if formula.bias is None else _edge_biases(formula.bias, graph, torch.float32)
                 sides = queries, features, values, graph.lists
                 context = neighbour_context(form, *sides, bias=bias, temperature=temperature, dropout=dropout)
-                return context.to(_answered(value))
+                return context.to(context_type(value))
         weights = _weights(formula, query, key, graph, key_features)
         # Sums over a node's edges, both ways: half precision would lose the small ones.
         values = _silenced(_precise(share_heads(value, query.shape[1]))[:, :, graph.source], graph)
         dropped = drop(weights, dropout) if dropout else weights
         weighed = dropped[..., None] * values
         context = weighed.new_zeros(*query.shape[:3], value.shape[3])
-        return context.index_add(2, graph.target, weighed).to(_answered(value))
-
-
-def _answered(value: Tensor) -> torch.dtype:
-    """The number type of the context: autocast's, as of every product of matrices."""
-    device = value.device.type
-    light = torch.is_autocast_enabled(device) and value.dtype != torch.float64
-    return torch.get_autocast_dtype(device) if light else value.dtype
+        return context.index_add(2, graph.target, weighed).to(context_type(value))
 
 
 def edge_weights(

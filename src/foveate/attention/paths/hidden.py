@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
 from foveate import native
+from foveate.attention.paths.path import context_type
 from foveate.attention.position import Positions, traced, transformed
 from foveate.attention.visibility import Visibility
 
@@ -90,7 +91,8 @@ def weigh(
     if visible.shape[-2] == 1 or finite(value):
         return weights @ value
     # Zeros before the product and not after it: weights have gradients, too.
-    return (weights[..., None] * torch.where(visible[..., None], value[..., None, :, :], 0.0)).sum(-2)
+    weighed = weights[..., None] * torch.where(visible[..., None], value[..., None, :, :], 0.0)
+    return weighed.sum(-2).to(context_type(value))
 
 
 @dataclass(frozen=True, eq=False)

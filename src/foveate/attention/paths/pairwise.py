@@ -25,6 +25,7 @@ from foveate.attention.paths.path import (
     Formula,
     Inputs,
     ShippedPath,
+    context_type,
     count_pairs,
     cutting_reasons,
     share_heads,
@@ -155,7 +156,7 @@ def _weights(
 def _weighed(weights: Tensor, query: Tensor, value: Tensor, visible: Tensor | None) -> Tensor:
     """The context; hidden values are zeros already, or are not read."""
     if suits_few(query, value):
-        return weigh_few(weights, value, visible)
+        return weigh_few(weights, value, visible).to(context_type(value))
     return weigh(weights.to(value.dtype), value, _ALL if visible is None else visible)
 
 

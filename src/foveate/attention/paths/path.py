@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -118,6 +119,13 @@ def empty_reasons(query: Tensor, key: Tensor) -> list[str]:
 def tracing_reasons() -> list[str]:
     """Why a kernel of ours does not serve; empty unless the program is being traced."""
     return ["a native kernel cannot be part of a traced program"] if traced() else []
+
+
+def context_type(value: Tensor) -> torch.dtype:
+    """The number type of the context: autocast's, as of every product of matrices."""
+    device = value.device.type
+    light = torch.is_autocast_enabled(device) and value.dtype != torch.float64
+    return torch.get_autocast_dtype(device) if light else value.dtype
 
 
 def share_heads(tensor: Float[Tensor, "batch kv_heads key dim"], heads: int) -> Float[Tensor, "batch heads key dim"]:

@@ -19,7 +19,7 @@ from foveate.attention.paths.dot import attended, dot_product_reasons, safe_dots
 from foveate.attention.paths.hidden import RuleMask, flat, mask_of
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, count_pairs
-from foveate.attention.position import Positions
+from foveate.attention.position import Positions, transformed
 
 
 class ProductPath(ShippedPath):
@@ -32,6 +32,8 @@ class ProductPath(ShippedPath):
         reasons = dot_product_reasons(formula, query, key)
         if key.device.type != "cpu":
             reasons.append(f"made for CPUs, not for {key.device.type}")
+        if transformed():
+            reasons.append("its backward pass is written by hand, which torch.func cannot transform")
         return reasons
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:

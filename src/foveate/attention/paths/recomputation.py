@@ -17,7 +17,7 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import checkpoint
 
 from foveate.attention.paths.derivative import refused
-from foveate.attention.position import Positions, traced
+from foveate.attention.position import Positions, traced, transformed
 
 Block = Callable[..., Tensor]
 """block(query, at, *shared): the context of some queries. A tensor that it reads and that needs gradients is in
@@ -203,7 +203,7 @@ def _checkpointed(block: Block, query: Tensor, at: Positions, rows: int, shared:
     parts = []
     for here in _cuts(query, rows):
         inputs = query[:, :, here], at.rows(here)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not transformed():  # torch.func has no checkpoints: all blocks are kept
             parts.append(checkpoint(part, *inputs, *wide, use_reentrant=False))
         else:
             parts.append(part(*inputs, *wide))

@@ -16,7 +16,7 @@ from foveate.attention.paths.dot import attended, dot_product_reasons, safe_dots
 from foveate.attention.paths.hidden import RuleMask, mask_of
 from foveate.attention.paths.materialised import materialise
 from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, count_pairs
-from foveate.attention.position import Positions
+from foveate.attention.position import Positions, transformed
 from foveate.attention.visibility import TRIANGLE
 
 LARGE_BLOCKS = 768
@@ -33,7 +33,10 @@ class SDPAPath(ShippedPath):
     traceable = True
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
-        return dot_product_reasons(formula, query, key)
+        reasons = dot_product_reasons(formula, query, key)
+        if formula.bias is not None and transformed():
+            reasons.append("under torch.func, torch's kernel may have no gradient of a bias")
+        return reasons
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:
         pairs = count_pairs(query, key)

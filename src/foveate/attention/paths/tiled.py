@@ -25,6 +25,7 @@ from foveate.attention.paths.path import (
     Formula,
     Inputs,
     ShippedPath,
+    context_type,
     cutting_reasons,
     empty_reasons,
     share_heads,
@@ -155,7 +156,7 @@ def by_tile(inputs: Inputs, layout: list[Tile]) -> Tensor:
     if key_features is not None:
         shared.append(key_features.expand(-1, heads, -1, -1))
     cut = [pieces_between(part.to(wide), layout) for part in shared]
-    contexts = []
+    contexts, kind = [], context_type(value)
     for tile in layout:
         queries = query[:, :, tile.rows]
         if tile.columns:
@@ -163,8 +164,8 @@ def by_tile(inputs: Inputs, layout: list[Tile]) -> Tensor:
             features = own[2] if key_features is not None else None
             contexts.append(_one_tile(Inputs(formula, queries, own[0], own[1], at, features, dropout), tile))
         else:  # a sum over no keys: zeros that belong to the graph of all inputs
-            nothing = cut[1][0][0][:, :, :0].sum(2, keepdim=True).to(value.dtype)
-            nothing = nothing + (queries[..., :0].sum() + cut[0][0][0][:, :, :0].sum()).to(value.dtype)
+            nothing = cut[1][0][0][:, :, :0].sum(2, keepdim=True).to(kind)
+            nothing = nothing + (queries[..., :0].sum() + cut[0][0][0][:, :, :0].sum()).to(kind)
             contexts.append(nothing.expand(-1, -1, queries.shape[2], -1))
     return torch.cat(contexts, dim=2)
 

@@ -1,6 +1,7 @@
 """Scores that are products of vectors: dot, scaled dot, general, cosine."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -149,7 +150,15 @@ class Cosine(ProductScore):
             self.beta = nn.Parameter(strength)
         else:
             self.register_buffer("beta", strength, persistent=False)
-        self.eps = eps
+        self.strength, self.eps = beta, eps
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Cosine":
+        """As for every module; a constant in another number type is made anew, so that it is not coarse for good."""
+        before = self.beta
+        super()._apply(fn, recurse)
+        if not isinstance(self.beta, nn.Parameter) and (self.beta.dtype != before.dtype or before.is_meta):
+            self.beta = torch.full_like(self.beta, self.strength)
+        return self
 
     def query_features(self, query: Tensor) -> Tensor:
         require_heads(query, len(self.beta))

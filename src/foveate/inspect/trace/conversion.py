@@ -29,6 +29,7 @@ BITS = 4 * DENSE
 ROWS, COLUMNS = 256, 4096
 
 
+@torch.no_grad()
 def site_of(
     record: AttentionRecord,
     *,
@@ -163,7 +164,7 @@ def _features(
     if form is None or (isinstance(form, PairNetwork) and form.between is not None):
         return _dense(formula, q, k, at, dtype)
     if isinstance(form, Product) and form.features_at is not None:
-        k = form.features_at(at).expand(1, len(key), -1, -1)
+        k = form.features_at(at).expand(1, len(query), -1, -1)
     elif form.key_features is not None:
         k = form.of_key(share_heads(k, len(query)))
     q = form.of_query(q)

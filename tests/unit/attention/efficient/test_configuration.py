@@ -5,7 +5,7 @@ import tomllib
 import pytest
 import torch
 
-from foveate.attention import causal, padding
+from foveate.attention import Positions, Visibility, causal, everything, padding
 from foveate.attention.efficient import BigbirdConfig, LocalBlockConfig
 from foveate.config import build, to_toml
 from foveate.models import BahdanauConfig, TransformerConfig
@@ -68,3 +68,12 @@ def test_a_mechanism_that_multiplies_queries_and_keys_names_itself_in_its_refusa
     config = build(BahdanauConfig, {"attention": kind, "hidden_dim": 8})
     with pytest.raises(ValueError, match=rf"(?i)^{kind}.* needs queries and keys of one width, got 8 and 16. Choose"):
         config.build(9, 9)
+
+
+@pytest.mark.parametrize("rule", [everything(), padding()], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_without_examples_has_an_empty_context(kind: str, rule: Visibility) -> None:
+    config = build(BlockConfig, {"encoder_attention": kind}).encoder_attention
+    mechanism = config.build(query_dim=4, key_dim=4, num_heads=2, visibility=rule, kind="self")
+    x, at = torch.zeros(0, 2, 5, 4), Positions.of(5, 5, key_lengths=torch.zeros(0, dtype=torch.int64))
+    assert mechanism.run(x, x, x, at=at).shape == x.shape
