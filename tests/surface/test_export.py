@@ -136,6 +136,28 @@ def test_nothing_but_an_earlier_export_is_replaced(foveate: Any, trained: Path, 
     assert (tmp_path / "letter.txt").read_text() == "dear"
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_files_beside_those_of_an_earlier_export_are_kept(
+    target: str, foveate: Any, transformer: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = ("export", transformer, "--to", target, out)
+    assert foveate(*command).code == 0
+    (out / ".DS_Store").write_text("of a file manager")
+    assert foveate(*command).code == 0
+    (out / "model.int8.onnx").write_text("mine")
+    said = foveate(*command)
+    assert (said.code, "also holds model.int8.onnx, which would be deleted" in said.err) == (2, True), said.err
+    assert (out / "model.int8.onnx").read_text() == "mine"
+    (out / "model.int8.onnx").rename(tmp_path / "mine")
+    described = json.loads((out / "export.json").read_text())
+    del described["written"]  # as version 0.1 wrote it
+    (out / "export.json").write_text(json.dumps(described))
+    assert foveate(*command).code == 0
+    (out / "export.json").write_text("{")
+    assert foveate(*command).code == 0
+
+
 def test_onnx_is_quantised_by_its_own_tools(foveate: Any, trained: Path, tmp_path: Path) -> None:
     said = foveate("export", trained, "--to", "onnx", tmp_path / "out", "--quantisation", "int8")
     assert said.code == 2

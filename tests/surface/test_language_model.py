@@ -70,6 +70,15 @@ def test_samples_are_as_many_as_asked_for_and_the_same_again(foveate: Any, run: 
     assert foveate(*words).out == said.out
 
 
+def test_a_beam_has_as_many_texts_as_it_keeps(foveate: Any, run: Path) -> None:
+    said = foveate("generate", run, "ab", "--no-tune", "--beam", "3", "--count", "3", "--length", "4")
+    texts = said.out.removesuffix("\n").split("\n\n")
+    assert (said.code, len(set(texts))) == (0, len(texts)), said.out
+    for words, sentence in ((("--beam", "2"), "a beam of 2 keeps fewer"), (("--set", "kind=greedy"), "search has one")):
+        said = foveate("generate", run, "ab", "--no-tune", *words, "--count", "3")
+        assert (said.code, sentence in said.err) == (2, True), said.err
+
+
 def test_a_text_is_scored(foveate: Any, run: Path, text: Path) -> None:
     said = foveate("evaluate", run, "--text", text, "--no-tune", "--json")
     figures = json.loads(said.out)
@@ -220,11 +229,11 @@ def test_numbers_and_texts_that_make_no_sense_are_refused_in_words(run: Path, ga
     with pytest.raises(UsageError, match="There is no layer -9"):
         filler.align("ab___", layer=-9)
     for best in (0, -1):
-        with pytest.raises(UsageError, match="best must be at least 1"):
+        with pytest.raises(UsageError, match="best must be a whole number of at least 1"):
             filler.fill("ab___", best=best)
     with pytest.raises(UsageError, match="gap is empty"):
         filler.fill("ab___", gap="")
-    with pytest.raises(UsageError, match="length must be at least 1 token"):
+    with pytest.raises(UsageError, match="length must be a whole number of at least 1 token"):
         generator.generate("abc", length=0)
     with pytest.raises(UsageError, match="context must be at least 0"):
         generator.evaluate(["abcdef"], context=-5)
@@ -248,6 +257,10 @@ def test_a_model_of_few_positions_has_a_report(foveate: Any, positions: int, tmp
         said = foveate("train", task, "--text", text, "--out", tmp_path / task, "--no-tune", "--threads", "1", *words)
         assert said.code == 0, said.err
         assert (tmp_path / task / "report.html").exists()
+    run, sentence = tmp_path / "language_model", f"has {positions} positions"
+    said = foveate("generate", run, "to", "--length", "99", "--set", "kind=greedy")
+    assert (said.code, f"{sentence}, so that {positions - 2} tokens can follow" in said.err) == (0, True), said.err
+    assert sentence not in foveate("generate", run, "to", "--length", "2", "--set", "kind=greedy").err
 
 
 @pytest.mark.parametrize("task", ["language_model", "masked_language_model"])

@@ -479,7 +479,7 @@ def test_a_layer_a_head_or_an_ending_that_there_is_not(refused: Refused, trained
         "of pixels); .txt (text blocks as in the terminal); .pharaoh (the hard links, `source-target` pairs).",
     )
     assert refused(*look, "--out", tmp_path / "none" / "a.svg") == (
-        3,
+        4,
         f"foveate look: {tmp_path}/none/a.svg: cannot write the alignment: No such file or directory. "
         "Choose a folder that exists and is yours.",
     )

@@ -148,3 +148,12 @@ def _copied(folder: Path) -> Path:
 def _refused(run: Path, reason: str) -> None:
     with pytest.raises(NotSupportedError, match=reason):
         LightTranslator.load(run)
+
+
+def test_a_text_that_names_a_file_is_reported(foveate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "letter.txt").write_text("Good morning.\n")
+    said = foveate("translate", "en-fr", "letter.txt", "Good morning.")
+    assert (said.code, len(said.out.splitlines())) == (0, 2)
+    assert said.err.count("is read as a text") == 1
+    assert "letter.txt is read as a text, and a file has this name: `< letter.txt` takes its lines." in said.err

@@ -119,7 +119,11 @@ examples:
         "--per-head", action="store_true", help="with RUN and --gold: print a line for every layer and head"
     )
     parser.add_argument("--metrics", metavar="A,B", help="metrics to compute; by default those that suit the data")
-    parser.add_argument("--save", metavar="FILE", help="write the translations, or with --gold the links, to a file")
+    parser.add_argument(
+        "--save",
+        metavar="FILE",
+        help="write the answers (translations, labels, tags …), or with --gold the links, to a file",
+    )
     parser.add_argument("--report", metavar="FILE", help="write the run's report, with these scores and alignments")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(

@@ -18,13 +18,14 @@ from foveate.data.tokeniser import EOS, SPECIALS, Tokeniser
 from foveate.decode import Average, BeamConfig, DecodeConfig, GreedyConfig, Hypothesis
 from foveate.errors import SetupError, UsageError
 from foveate.export.plain_attention import POSITIONS, position_table, require, score_factor, transformer_refusals
-from foveate.export.target import MARKS, QUANTISATIONS, Quantisation
+from foveate.export.target import QUANTISATIONS, Quantisation, require_export_folder
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.transformer_block import Residual
-from foveate.storage.draft import draft_folder, require_replaceable
+from foveate.storage.draft import draft_folder
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
+FILES = ("model.bin", "config.json", "source_vocabulary.json", "target_vocabulary.json", "shared_vocabulary.json")
 EPSILON = 1e-5
 """The epsilon of layer norms, which is fixed in CTranslate2."""
 INSTEAD = "Export it with `--to onnx`, or use foveate's own engine, which runs every model."
@@ -75,7 +76,7 @@ def save_ctranslate2(
     Raises UsageError for a model that it cannot express and for a folder with other content, SetupError if its package
     is not installed.
     """
-    require_replaceable(Path(folder), "an earlier export", *MARKS)
+    require_export_folder(Path(folder), FILES)
     require(refusals(model), "CTranslate2", INSTEAD)
     if quantisation not in QUANTISATIONS:
         raise UsageError(f"quantisation={quantisation!r} is unknown. Choose one of {', '.join(QUANTISATIONS)}.")

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +43,22 @@ def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
             raise
 
 
-def require_replaceable(folder: Path, kind: str, *marks: str) -> None:
-    """Raises UsageError where a `draft_folder` would delete something else than a folder of its kind: a file, or a
-    folder with content but without any of the files `marks`.
+def require_replaceable(folder: Path, kind: str, *marks: str, only: Collection[str] | None = None) -> None:
+    """Raises UsageError where a `draft_folder` would delete something else than a folder of its kind: a file, a folder
+    with content but without any of the files `marks`, or files beside those of the names `only`, if these are given.
     """
     ours = folder.is_dir() and (not any(folder.iterdir()) or any(any(folder.glob(mark)) for mark in marks))
     if folder.exists() and not ours:
         raise UsageError(f"{folder} exists and is not {kind}. Name another folder, or remove it.")
+    if only is None or not folder.exists():
+        return
+    others = sorted(path.name for path in folder.iterdir() if path.name not in only and not path.name.startswith("."))
+    if others:
+        named = f"{', '.join(others[:5])}{' and more' if len(others) > 5 else ''}"
+        raise UsageError(
+            f"{folder} is {kind} and also holds {named}, which would be deleted. Move what you need, or name another "
+            "folder."
+        )
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:

@@ -37,6 +37,14 @@ def sealed_folder(target: Path, *, size: int = 0, digests: Mapping[str, str] | N
         _seal(folder, digests or {})
 
 
+def sealed_names(folder: Path) -> set[str] | None:
+    """The names of a sealed folder's files, its manifest included; None if it has no readable manifest."""
+    try:
+        return {MANIFEST, *_read_manifest(folder)}
+    except DamagedError:
+        return None
+
+
 def verify(folder: Path) -> None:
     """Raises DamagedError unless every file in the manifest exists with its size and digest."""
     for name, (digest, size) in _read_manifest(folder).items():

@@ -1,6 +1,7 @@
 """The answers of a command to texts, printed one after the other."""
 
 import argparse
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
@@ -20,8 +21,16 @@ class Answering(ABC):
         return ""
 
 
+def note_files(texts: Sequence[str]) -> None:
+    """Say which texts are names of files, whose lines somebody may have meant."""
+    for name in filter(os.path.isfile, texts):
+        say(f"{name} is read as a text, and a file has this name: `< {name}` takes its lines.")
+
+
 def print_answers(answering: Answering, arguments: argparse.Namespace) -> None:
     """Answer the texts of the command line, or the lines of standard input."""
+    if isinstance(arguments.inputs, list):
+        note_files(arguments.inputs)
     done = 0
     for chunk in chunks(arguments.inputs):
         for line in answering.lines(chunk, done):

@@ -46,6 +46,8 @@ MODELS = {"run", "ensemble"}
 APART = {"command", "inputs", "input", "output", "part", "merge", "threads", "no_tune", "quiet", "debug"}
 """Arguments that do not change an answer."""
 DRAWINGS = ("align", "look")
+STREAMS = ("-", "/dev/stdout", "/dev/stderr")
+"""Names of what a shell has opened: a file behind it may have other content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,7 @@ def answer_corpus(side: Side, arguments: argparse.Namespace) -> None:
     """
     _require_options(arguments)
     output = Path(arguments.output)
-    if output.exists() and not output.is_file():
+    if (output.exists() and not output.is_file()) or output.is_relative_to("/dev/fd") or str(output) in STREAMS:
         raise UsageError(
             f"--output {arguments.output} is a folder, a device or a pipe, but the answers are put together in a file. "
             "Name one; with `< FILE > OUTPUT` answers are written at once."
@@ -330,6 +332,8 @@ def _require_options(arguments: argparse.Namespace) -> None:
         raise UsageError("--input is read several times, so it cannot be standard input. Save it as a file first.")
     if not is_remote(arguments.input) and Path(arguments.input).resolve() == Path(arguments.output).resolve():
         raise UsageError("--output is the file of --input, which the answers would replace. Name another file.")
+    if Path(arguments.output).suffix.lower() in (".gz", ".xz"):
+        raise UsageError(f"--output writes plain text, and the ending of {arguments.output} promises a packed file.")
     for name in DRAWINGS:
         if given(arguments, name):
             raise UsageError(f"--{name} draws in the terminal, and --output is a file of answers. Leave it out.")

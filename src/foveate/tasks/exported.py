@@ -10,7 +10,7 @@ from torch import nn
 from foveate.data.tokeniser import BOS, EOS, PAD, Tokeniser
 from foveate.errors import UsageError
 from foveate.export import max_length, save_ctranslate2, save_onnx, vocabulary
-from foveate.export.target import TARGETS, Quantisation, Target
+from foveate.export.target import DESCRIPTION, TARGETS, Quantisation, Target
 from foveate.storage.checkpoint import read_final
 from foveate.storage.draft import require_replaceable
 from foveate.storage.manifest import write_json
@@ -19,8 +19,6 @@ from foveate.storage.shipped import run_folder
 from foveate.tasks import task_of
 
 Note = Callable[[str], None]
-DESCRIPTION = "export.json"
-"""Written last: an export is whole when it is there."""
 COUNTED = f"the number of real tokens in each row; after them comes {PAD}, where outputs have no meaning"
 """The meaning of the lengths that a graph takes."""
 
@@ -90,7 +88,8 @@ def export(
     weights = {"weights": final.description} if final else {}
     about = {"format": to, "quantisation": quantisation, "task": task.name, **weights}
     limit = {"max_length": max_length(exported.model)}
-    write_json(out / DESCRIPTION, {**about, **limit, **exported.extra, **details})
+    written = {"written": sorted(path.name for path in out.iterdir())}
+    write_json(out / DESCRIPTION, {**about, **limit, **exported.extra, **details, **written})
     return out
 
 

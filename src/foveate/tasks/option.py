@@ -55,6 +55,8 @@ def require_ending(option: str, path: str, kind: str) -> None:
     """Raises UsageError for a file whose name promises another kind than is written."""
     from foveate.errors import UsageError
 
+    if path == "-":
+        raise UsageError(f"{option} writes a file, and - would be its name. Name a file.")
     promised = ENDINGS.get(os.path.splitext(path)[1].lower(), kind)
     if promised != kind:
         raise UsageError(f"{option} writes {kind}, and the ending of {path} promises {promised}. Name another file.")

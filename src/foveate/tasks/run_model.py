@@ -115,6 +115,8 @@ def trained(folder: Path, make: Callable[[], Model], note: Callable[[str], None]
 def require_text(text: str) -> None:
     """Raises UsageError for a text without anything to look at."""
     require_texts(text)
+    if not isinstance(text, str):
+        raise TypeError(f"One text at a time is looked at, not {type(text).__name__}: give one of them.")
     if not text.strip():
         raise UsageError("The text is empty: there is nothing to look at.")
 

@@ -53,7 +53,9 @@ class Allowance:
 
     @classmethod
     def here(cls, size: Size | None = None, threads: int | None = None) -> "Allowance":
-        """For the cores that torch uses, or so many threads."""
+        """For the cores that torch uses, or so many threads. Raises UsageError for a size that there is not."""
+        if size is not None and size not in MINUTES:
+            raise UsageError(f"size must be one of {', '.join(MINUTES)}, got {size!r}.")
         return cls(size or "small", threads or torch.get_num_threads())
 
     @property

@@ -13,7 +13,7 @@ import torch
 from foveate.attention import Attention, Entmax, ScaledDot, Sigmoid, causal, record
 from foveate.attention.normaliser import Hard
 from foveate.attention.score import Additive
-from foveate.errors import DataError, UsageError
+from foveate.errors import SetupError, UsageError
 from foveate.inspect import Step, Steps, Trace, Track, observe, position_steps, steps
 from foveate.inspect.caption import cell_width
 from foveate.inspect.step.formula import boxed, escaped, latex, plain
@@ -161,7 +161,7 @@ def test_steps_are_saved_by_the_ending_of_the_name(masked: Steps, tmp_path: Path
     assert np.allclose(3 * np.array(sizes[0]), sizes[1], atol=3)
     with pytest.raises(UsageError, match=r"steps are not written as '\.gif'\. Choose \.svg, \.pdf, \.png, \.tex"):
         masked.save(tmp_path / "a.gif")
-    with pytest.raises(DataError, match="cannot write the steps: No such file"):
+    with pytest.raises(SetupError, match="cannot write the steps: No such file"):
         masked.save(tmp_path / "none" / "a.svg")
 
 

@@ -85,6 +85,15 @@ def test_sites_are_written_one_after_the_other(trace: Trace, tmp_path: Path) -> 
     assert [site.name for site in read_trace(tmp_path / "a.trace").sites] == ["layers.0", "layers.1"]
 
 
+def test_files_beside_those_of_an_earlier_trace_are_kept(trace: Trace, tmp_path: Path) -> None:
+    folder = write_trace(trace, tmp_path / "a.trace")
+    write_trace(trace, folder)
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"also holds notes\.txt, which would be deleted"):
+        write_trace(trace, folder)
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
 def test_nothing_but_an_earlier_trace_is_replaced(trace: Trace, tmp_path: Path) -> None:
     letter = tmp_path / "letters" / "mine.txt"
     letter.parent.mkdir()

@@ -150,8 +150,8 @@ def test_positions_decide_what_packed_tokens_see(rule: Visibility, places: str) 
     torch.testing.assert_close(packed, packing.pack(layer(x, at=at)), rtol=1e-4, atol=1e-5)
     memory = layer.remember_tokens(packing.pack(x), packing, packing)
     assert isinstance(memory, PackedKeyValue), "the kernel is asked"
-    looked = layer.look_up(packing.pack(x), memory, at=at, packing=packing)
-    torch.testing.assert_close(looked, packed, rtol=1e-4, atol=1e-5)
+    context = layer.look_up(packing.pack(x), memory, at=at, packing=packing)
+    torch.testing.assert_close(context, packed, rtol=1e-4, atol=1e-5)
 
 
 def test_later_queries_look_up_what_they_see() -> None:

@@ -121,9 +121,29 @@ def test_every_tokeniser_gives_the_text_back(text: Path, tmp_path: Path, tokenis
         assert text_of(task.data.tokeniser, [*read, *result.hypothesis.tokens]) == prompt.split("\n")[-1] + result.text
 
 
-@pytest.mark.parametrize("decode", [GreedyConfig(), SampleConfig(seed=5), BeamConfig(beam=3, num_best=2)])
-def test_many_continuations_are_those_asked_for_one_by_one(task: LanguageModelTask, decode: object) -> None:
-    generator = Generator(task.model, task.data.tokeniser, decode)
+def test_many_continuations_of_a_beam_are_its_hypotheses(task: LanguageModelTask) -> None:
+    generator = Generator(task.model, task.data.tokeniser, BeamConfig(beam=3))
+    best = generator.generate("line", config=BeamConfig(beam=3, num_best=3), length=8)
+    assert len({each.text for each in best}) == 3
+    for count in (1, 2, 3):
+        assert [each.text for each in generator.generate("line", count=count, length=8)] == [
+            each.text for each in best[:count]
+        ]
+    many = generator.generate(["line", "a"], count=2, length=8)
+    assert many == [generator.generate("line", count=2, length=8), generator.generate("a", count=2, length=8)]
+    for config, count, message in (
+        (BeamConfig(beam=3), 4, "a beam of 3 keeps fewer"),
+        (GreedyConfig(), 2, "greedy search has one"),
+        (SampleConfig(), 0, "at least 1 continuation, got 0"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            generator.generate("line", config=config, count=count)
+    with pytest.raises(UsageError, match="at least 1 token, got 0"):
+        generator.generate("line", length=0)
+
+
+def test_many_continuations_are_those_asked_for_one_by_one(task: LanguageModelTask) -> None:
+    generator = Generator(task.model, task.data.tokeniser, SampleConfig(seed=5))
     together = generator.generate("line", count=3, length=8)
     alone = [each for first in range(3) for each in generator.generate("line", first=first, length=8)]
     assert [each.text for each in together] == [each.text for each in alone]

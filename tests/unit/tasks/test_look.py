@@ -278,3 +278,18 @@ def test_a_tagger_names_the_words_that_it_cannot_read() -> None:
 def test_a_list_of_words_has_one_word_in_each_item(word: str, message: str, pieces: bool) -> None:
     with pytest.raises(DataError, match=rf"^Sentence 2: word 2, .*{message}\. "):
         tagger(pieces).tag([["the"], ["the", word, "sat"]])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_one_text_is_looked_at_and_several_are_refused_in_words() -> None:
+    for make in READERS:
+        with pytest.raises(TypeError, match="One text at a time is looked at, not list"):
+            make().trace(["the cat", "a dog"])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_texts_of_an_array_are_read_as_those_of_a_list() -> None:
+    texts = np.array(["the cat", "a dog"])
+    reader = classifier()
+    assert [each.text for each in reader.classify(texts)] == list(texts)
+    assert len(tagger().tag(texts)) == len(translator().translate(texts)) == 2

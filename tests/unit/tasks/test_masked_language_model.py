@@ -10,7 +10,15 @@ import torch
 
 from foveate.data.batch import Batch
 from foveate.data.gap import GapConfig, Gaps
-from foveate.data.tokeniser import BOS, ByteConfig
+from foveate.data.tokeniser import (
+    BOS,
+    ByteConfig,
+    ByteTokeniser,
+    CharacterConfig,
+    SentencePieceConfig,
+    TokeniserConfig,
+    WordConfig,
+)
 from foveate.errors import DataError, UsageError
 from foveate.models import BERTConfig
 from foveate.nn import BlockConfig
@@ -135,3 +143,45 @@ def test_a_trained_model_fills_gaps_and_a_resumed_one_has_the_same_bits(
 def test_blocks_longer_than_the_model_are_refused(config: MaskedLanguageModelConfig) -> None:
     with pytest.raises(ValueError, match="512 positions"):
         MaskedLanguageModelConfig(data=TextConfig(block_length=512), model=MODEL)
+
+
+LINES = ["where is the house of the cat", "the cat is in the house", "a cat catches the mouse in the house"] * 20
+TOKENISERS: dict[str, TokeniserConfig] = {
+    "byte": ByteConfig(),
+    "character": CharacterConfig(),
+    "word": WordConfig(min_count=1),
+    "pieces": SentencePieceConfig(vocab_size=300, model_type="bpe"),
+}
+
+
+@pytest.mark.parametrize("kind", TOKENISERS)
+def test_only_the_gaps_of_a_text_change(kind: str) -> None:
+    tokeniser = TOKENISERS[kind].train(LINES)
+    filler = Filler(MODEL.build(tokeniser.vocab_size + 1), tokeniser)
+    whole = {"byte": "x", "character": "c", "word": "cat", "pieces": tokeniser.pieces(tokeniser.encode("the"))[0]}[kind]
+    (token,) = {token for token in tokeniser.encode("x cat the") if tokeniser.pieces([token]) == [whole]}
+    piece = tokeniser.decode([token])
+    for text in ("Zoë's   house is ___.", "___ \t日本 ", "a\nb ___ c  ___  d", "e\u0301 ___", "___"):
+        assert filler.filled(text, [token] * text.count("___")) == text.replace("___", piece)
+        first, *others = text.split("___")
+        filled = filler.fill(text).text
+        assert filled.startswith(first)
+        for part in others:
+            assert part in filled
+    with pytest.raises(ValueError, match="has 1 gaps, but 2 tokens"):
+        filler.filled("a ___", [token, token])
+
+
+def test_a_piece_that_begins_a_word_stands_apart_from_the_word_before() -> None:
+    tokeniser = TOKENISERS["pieces"].train(LINES)
+    filler = Filler(MODEL.build(tokeniser.vocab_size + 1), tokeniser)
+    apart = next(each for each in tokeniser.encode("in the house") if tokeniser.pieces([each])[0].startswith("▁"))
+    word = tokeniser.decode([apart])
+    assert filler.filled("a cat___", [apart]) == f"a cat {word}"
+    assert filler.filled("a cat ___", [apart]) == f"a cat {word}"
+    assert filler.filled("______ a cat", [apart, apart]) == f"{word} {word} a cat"
+
+
+def test_bytes_of_one_character_side_by_side_are_that_character() -> None:
+    filler = Filler(MODEL.build(ByteTokeniser().vocab_size + 1), ByteTokeniser())
+    assert filler.filled("Zo______ ist da", ByteTokeniser().encode("ë")) == "Zoë ist da"

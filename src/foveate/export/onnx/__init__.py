@@ -20,7 +20,7 @@ from foveate.export.onnx import (
 from foveate.export.onnx.operator_graph import Graph
 from foveate.export.onnx.runtime import OnnxEngine, OnnxState
 from foveate.export.plain_attention import input_refusals, require, unknown_layers
-from foveate.export.target import MARKS
+from foveate.export.target import require_export_folder
 from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
 from foveate.models.classifier import Classifier
 from foveate.models.picture_encoder import PictureEncoder
@@ -28,7 +28,7 @@ from foveate.models.recogniser import Recogniser
 from foveate.models.recurrent import RecurrentSeq2Seq
 from foveate.models.tagger import FrameTagger, PieceTagger, Tagger
 from foveate.nn.embed import PatchEmbedding, Tokens
-from foveate.storage.draft import draft_folder, require_replaceable
+from foveate.storage.draft import draft_folder
 
 INSTEAD = "Foveate's own engine runs every model."
 FLOAT = 1
@@ -77,8 +77,8 @@ def save_onnx(model: nn.Module, folder: Path | str) -> dict[str, Signature]:
     Raises UsageError for a model that ONNX cannot express and for a folder with other content, SetupError if the
     package onnx is not installed.
     """
-    require_replaceable(Path(folder), "an earlier export", *MARKS)
     named = graphs(model)
+    require_export_folder(Path(folder), named)
     content_of = {name: graph.SerializeToString() for name, graph in named.items()}
     with draft_folder(Path(folder), size=sum(map(len, content_of.values()))) as draft:
         for name, content in content_of.items():

@@ -3,7 +3,7 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
-from foveate.errors import DataError
+from foveate.errors import SetupError
 from foveate.inspect.figure.letter import Run
 from foveate.inspect.figure.text_line import SVG, own_text, placed_runs, size_of
 
@@ -32,13 +32,13 @@ def outlined(drawing: str) -> str:
 
 
 def outline_file(path: str | Path) -> None:
-    """Turn the letters of an .svg file into shapes. Raises `DataError` if it cannot be written."""
+    """Turn the letters of an .svg file into shapes. Raises `SetupError` if it cannot be written."""
     path = Path(path)
     drawing = outlined(path.read_text("utf-8"))
     try:
         path.write_bytes(drawing.encode())
     except OSError as error:
-        raise DataError(f"{path}: cannot write the letters as shapes: {error.strerror}.") from error
+        raise SetupError(f"{path}: cannot write the letters as shapes: {error.strerror}.") from error
 
 
 def _shape(element: ElementTree.Element) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveate.errors import DataError, UsageError
+from foveate.errors import SetupError, UsageError
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.figure.gaze_figure import gaze_svg, view_svg
 from foveate.inspect.figure.pdf import pdf
@@ -40,7 +40,7 @@ def write(
     """Write the alignment as `.svg`, `.pdf`, `.png`, `.txt` (blocks) or `.pharaoh` (hard links), by its ending.
     `dpi` is the resolution of a PNG.
 
-    Raises `UsageError`, which lists the endings, for another ending, and `DataError` if the file cannot be written.
+    Raises `UsageError`, which lists the endings, for another ending, and `SetupError` if the file cannot be written.
     """
     path = Path(path)
     content = _content(alignment, path, {"title": title, "names": names, "scale": scale}, dpi)
@@ -71,7 +71,7 @@ def write_times(
     """Write a time alignment as `.TextGrid`, `.ctm`, `.json`, `.svg`, `.pdf`, `.png` or `.txt` (bars), by its ending.
     Pictures contain the sound and the spectrogram if they are given.
 
-    Raises `UsageError`, which lists the endings, for another ending, and `DataError` if the file cannot be written.
+    Raises `UsageError`, which lists the endings, for another ending, and `SetupError` if the file cannot be written.
     """
     path = Path(path)
     ending = next((each for each in TIMES if each.lower() == path.suffix.lower()), None)
@@ -107,7 +107,7 @@ def write_gaze(
     """Write where each word of a caption looks as `.svg`, `.pdf` or `.png`, by the file's ending. See `gaze_svg`.
 
     Raises `UsageError` for another ending, for an alignment that `gaze_svg` refuses, and for a picture that a PDF does
-    not take; `DataError` if the file cannot be written.
+    not take; `SetupError` if the file cannot be written.
     """
     return _pictured(gaze_svg(alignment, picture=picture, title=title), path, title, dpi)
 
@@ -148,7 +148,7 @@ def write_drawing(
     """Write a drawing, such as of a graph, as `.svg`, `.pdf` or `.png`, its lines of text as `.txt`, or its numbers as
     `.json` if they are given, by the file's ending.
 
-    Raises `UsageError`, which lists the endings, for another ending, and `DataError` if the file cannot be written.
+    Raises `UsageError`, which lists the endings, for another ending, and `SetupError` if the file cannot be written.
     """
     path = Path(path)
     texts = {".txt": text} | ({} if json is None else {".json": json})
@@ -166,11 +166,11 @@ def write_drawing(
 
 
 def written(path: Path, content: bytes, what: str) -> None:
-    """Write a file. Raises DataError with the reason if this fails."""
+    """Write a file. Raises SetupError with the reason if this fails."""
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise DataError(
+        raise SetupError(
             f"{path}: cannot write the {what}: {error.strerror}. Choose a folder that exists and is yours."
         ) from error
 

@@ -101,7 +101,7 @@ class Steps(list[Step]):
     def save(self, path: str | Path, *, dpi: int | float = DPI) -> Path:
         """Write the steps as `.svg`, `.png`, `.pdf`, `.tex` or `.txt`, by the name's ending.
 
-        Raises UsageError for another ending, DataError if the file cannot be written, and SetupError for letters that
+        Raises UsageError for another ending, SetupError if the file cannot be written, and for letters that
         are in no font.
         """
         path = Path(path)

@@ -217,7 +217,7 @@ class TextClassifier(RowClassifier):
         reads pairs.
         """
         require_texts(texts)
-        labelled: list[Classified] = super().classify([texts] if isinstance(texts, str) else texts)
+        labelled: list[Classified] = super().classify([texts] if isinstance(texts, str) else list(texts))
         return labelled[0] if isinstance(texts, str) else labelled
 
     def trace(self, text: str, *, stored: Stored = "float16") -> Trace:

@@ -67,6 +67,9 @@ class LanguageModelSide(TextSide):
         strangers = Strangers(generator.tokeniser, say)
         for prompt in arguments.inputs or read_lines("-"):
             strangers.note(prompt.split("\n"))
+            room = generator.room(prompt)
+            if arguments.length is not None and room is not None and 0 < room < arguments.length:
+                say(f"The model has {generator.model.max_length:,} positions, so that {room:,} tokens can follow.")
             continuations = generator.generate(
                 prompt, config=config, count=arguments.count, first=done, length=arguments.length, lines=arguments.lines
             )

@@ -122,15 +122,15 @@ class Generator(Looking):
         length: int | None = None,
         lines: int | None = None,
     ) -> list[Continuation] | list[list[Continuation]]:
-        """`count` continuations of a prompt, or the hypotheses of a beam, best first; of several prompts, such a list
-        for each. `length` is the most tokens of each, `lines` the most lines.
+        """`count` continuations of a prompt, or so many hypotheses of a beam, best first; of several prompts, such a
+        list for each. `length` is the most tokens of each, `lines` the most lines.
 
         An empty prompt is a line's beginning. Where the model has a limit of positions, prompt and continuation share
-        it; the noise of sampling follows from `first`, the number of the first continuation. Raises DataError for a
-        prompt that leaves no position free.
+        it (`room`); the noise of sampling follows from `first`, the number of the first continuation. Raises DataError
+        for a prompt that leaves no position free, UsageError for more continuations than the search has.
         """
         require_texts(prompt)
-        config = self.config if config is None else config
+        config = _continuing(self.config if config is None else config, count)
         if isinstance(prompt, str):
             return self._continued(prompt, config, count, first, length, lines)
         starts = range(first, first + count * len(prompt), count)
@@ -144,6 +144,7 @@ class Generator(Looking):
     ) -> list[Continuation]:
         read = self.ids(prompt)
         config, end = self._ending(config, self._limit(read, config, length), lines)
+        count = 1 if isinstance(config, BeamConfig) else count
         groups = decode(
             self.model,
             self.model.start(Batch.of([read[:-1]]), count * beam_size(config)),  # the prompt is read once
@@ -175,13 +176,20 @@ class Generator(Looking):
         """The text of tokens that will come after those that were read."""
         return RunningText(self._written, read, is_partial=self.tokeniser.is_partial)
 
+    def room(self, prompt: str) -> int | None:
+        """The most tokens that can follow a prompt, for which the model has positions; None without a limit."""
+        return self._room(self.ids(prompt))
+
+    def _room(self, read: Sequence[int]) -> int | None:
+        return None if self.model.max_length is None else self.model.max_length - len(read) + 1
+
     def _limit(self, read: Sequence[int], config: DecodeConfig, length: int | None) -> int:
         """The most tokens of a continuation, for which the model has positions."""
+        if length is not None and (not isinstance(length, int) or length < 1):
+            raise UsageError(f"length must be a whole number of at least 1 token, got {length!r}.")
         limit = config.max_length if length is None else length
-        if self.model.max_length is not None:
-            limit = min(limit, self.model.max_length - len(read) + 1)
-        if length is not None and length < 1:
-            raise UsageError(f"length must be at least 1 token, got {length}.")
+        if (room := self._room(read)) is not None:
+            limit = min(limit, room)
         if limit < 1:
             raise DataError(
                 f"The prompt has {len(read) - self.unwritten} tokens, but the model has {self.model.max_length} "
@@ -341,3 +349,20 @@ class GuestGenerator(Generator):
 
     def _written(self, tokens: list[int]) -> str:
         return self.tokeniser.decode(tokens)
+
+
+def _continuing(config: DecodeConfig, count: int) -> DecodeConfig:
+    """The search for `count` continuations. Raises UsageError for more than it has."""
+    if not isinstance(count, int) or count < 1:
+        raise UsageError(f"count must be a whole number of at least 1 continuation, got {count!r}.")
+    if count == 1 or isinstance(config, SampleConfig):
+        return config
+    if not isinstance(config, BeamConfig):
+        raise UsageError(
+            f"{count} continuations are asked for, and greedy search has one. Sample (kind=sample), or give a beam."
+        )
+    if count > config.beam:
+        raise UsageError(
+            f"{count} continuations are asked for, and a beam of {config.beam} keeps fewer. Give a beam of {count}."
+        )
+    return replace(config, num_best=count)

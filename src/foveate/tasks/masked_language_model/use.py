@@ -32,7 +32,7 @@ from foveate.storage.run import class_of, model_type_of
 from foveate.tasks.masked_language_model.gap_answer import gap_answer
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
 from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
-from foveate.tasks.text_task import TextConfig, load_text_model, text_of, tokens_of
+from foveate.tasks.text_task import TextConfig, load_text_model, tokens_of
 
 GAP = "___"
 """The text that marks a gap of one token."""
@@ -104,8 +104,8 @@ class Filler(Looking):
         return [self._filled(one, best, gap) for one in text]
 
     def _filled(self, text: str, best: int, gap: str) -> Filling:
-        if best < 1:
-            raise UsageError(f"best must be at least 1 piece, got {best}.")
+        if not isinstance(best, int) or best < 1:
+            raise UsageError(f"best must be a whole number of at least 1 piece, got {best!r}.")
         if not gap:
             raise UsageError("gap is empty. Give the text that marks a gap, such as ___.")
         self.require_gaps(text, gap)
@@ -120,11 +120,16 @@ class Filler(Looking):
         return Filling(self.filled(text, [row[0] for row in ids], gap=gap), choices, ids)
 
     def filled(self, text: str, ids: Sequence[int], *, gap: str = GAP) -> str:
-        """A text with these tokens in its gaps, one in each. Raises as `fill` does."""
-        tokens, places = self.ids_and_gaps(text, gap)
-        for place, token in zip(places, ids, strict=True):
-            tokens[place] = token
-        return self._written(text, gap, tokens, ids)
+        """A text with these tokens in its gaps, one in each; all else stays as it is written.
+
+        Raises ValueError for another number of tokens than the text has gaps.
+        """
+        texts = [self.parts(one, gap) for one in (split(text) if self.pairs else (text,))]
+        gaps = sum(len(parts) - 1 for parts in texts)
+        if len(ids) != gaps:
+            raise ValueError(f"the text has {gaps} gaps, but {len(ids)} tokens are given for them")
+        left = iter(ids)
+        return TAB.join(self._written(parts, [next(left) for _ in parts[1:]]) for parts in texts)
 
     def _shares(self, logits: Float[Tensor, "gaps vocab"]) -> tuple[Float[Tensor, "gaps known"], int]:
         """Probabilities of the tokens that may fill gaps, and how many of the columns stand for other tokens."""
@@ -132,10 +137,26 @@ class Filler(Looking):
         logits[:, : len(SPECIALS)] = -torch.inf
         return logits.softmax(-1), len(SPECIALS)
 
-    def _written(self, text: str, gap: str, tokens: list[int], ids: Sequence[int]) -> str:
-        """The text with its gaps filled by these ids, which are among its tokens."""
-        filled = text_of(self.tokeniser, tokens[len(self.frame.begin) : -1])
-        return filled if self.config.segments is None else filled.replace("\n", TAB)
+    def _written(self, parts: Sequence[str], ids: Sequence[int]) -> str:
+        """Parts of a text with these tokens between them; gaps side by side are decoded together."""
+        written, before, run = parts[0], parts[0], list[int]()
+        for token, part in zip(ids, parts[1:], strict=True):
+            run.append(token)
+            if part:
+                written += self._decoded(run, written, before) + part
+                before, run = part, []
+        return written + self._decoded(run, written, before) if run else written
+
+    def _decoded(self, run: Sequence[int], written: str, before: str) -> str:
+        """The text of tokens after what is written, which ends with the part `before`: a space that begins a word is
+        written where there is none yet.
+        """
+        alone = self.tokeniser.decode(run).removeprefix("##")
+        if not written or written[-1].isspace():
+            return alone
+        known = self.tokeniser.encode(before)
+        shorter, longer = self.tokeniser.decode(known), self.tokeniser.decode([*known, *run])
+        return longer.removeprefix(shorter) if longer.startswith(shorter) else alone
 
     @torch.inference_mode()
     def trace(self, text: str, *, gap: str = GAP, stored: Stored = "float16") -> Trace:
@@ -311,9 +332,9 @@ class GuestFiller(Filler):
         *before, last = super().parts(text, gap)
         return [*(part.rstrip() for part in before), last] if self.tokeniser.takes_spaces("mask") else [*before, last]
 
-    def _written(self, text: str, gap: str, tokens: list[int], ids: Sequence[int]) -> str:
-        written, *parts = self.parts(text, gap)
-        for token, part in zip(ids, parts, strict=True):
+    def _written(self, parts: Sequence[str], ids: Sequence[int]) -> str:
+        written, *others = parts
+        for token, part in zip(ids, others, strict=True):
             word = self.tokeniser.decode([token]).removeprefix("##")
             written += (word if written else word.lstrip()) + part
         return written

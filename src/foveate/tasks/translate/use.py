@@ -31,7 +31,7 @@ from foveate.nn.precision import Precision, set_precision
 from foveate.storage.manifest import read_json
 from foveate.storage.run import model_type_of
 from foveate.storage.shipped import run_folder
-from foveate.tasks.run_model import require_kind, saved, trained
+from foveate.tasks.run_model import require_kind, require_text, saved, trained
 from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.engine import Engine, EngineName
 from foveate.tasks.translate.head import choose, crossings
@@ -214,6 +214,7 @@ class Translator(Looking):
         Raises UsageError for an empty text and for a model without attention, DataError as `translate` does.
         """
         require_alone(self)
+        require_text(text)
         translation = self.translate(text) if target is None else self.forced(text, target)
         return trace_of(self, translation, gold=gold)
 
