@@ -10,7 +10,8 @@ The configuration keeps the settings of the model without the paths of its data 
 Layer, head and moment select the attention of a translator's alignment; `english_french/head.py` finds it. With
 `--capitals`, a translator that has read small letters only reads capital letters too: each gets the embedding of its
 small letter. `--mean` takes the mean of the weights of RUN and of other runs of the same model, such as the one that it
-began with (Wortsman et al. 2022, "Model soups"). Other files in FOLDER, such as the model card, remain.
+began with, which may have fewer layers (Wortsman et al. 2022, "Model soups"). Other files in FOLDER, such as the model
+card, remain.
 """
 
 import argparse
@@ -25,6 +26,8 @@ from torch import Tensor
 
 from foveate.config import build, to_dict
 from foveate.data.tokeniser import SPECIALS, CharacterTokeniser, load_tokeniser
+from foveate.models import TransformerConfig
+from foveate.models.deepening import deepened
 from foveate.storage.checkpoint import load_weights, save_final
 from foveate.storage.rounded_weight import Stored
 from foveate.storage.run import create_run, read_run
@@ -87,12 +90,20 @@ def ship(
 
 
 def mean_weights(run: Path, others: Sequence[Path]) -> tuple[dict[str, Tensor], str]:
-    """The mean of the weights of several runs, and a short description of them."""
-    read = [read_run(each) for each in (run, *others)]
-    for path, each in zip(others, read[1:], strict=True):
-        if (each.tokenisers, each.config["model"]) != (read[0].tokenisers, read[0].config["model"]):
+    """The mean of the weights of several runs, and a short description of them. A run with fewer layers counts with
+    further ones that change nothing, as RUN had them when it began.
+    """
+    own, weights = read_run(run), [load_weights(run)[0]]
+    for path in others:
+        read, tensors = read_run(path), load_weights(path)[0]
+        if read.config["model"] != own.config["model"]:
+            kind = task_of(own).side.config
+            shallow, deep = (build(kind, {"model": each.config["model"]}).model for each in (read, own))
+            alike = isinstance(shallow, TransformerConfig) and isinstance(deep, TransformerConfig)
+            tensors = (deepened(tensors, shallow, deep) if alike else None) or {}
+        if read.tokenisers != own.tokenisers or tensors.keys() != weights[0].keys():
             raise ValueError(f"{path} has another model or other tokenisers than {run}, so that they have no mean.")
-    weights = [load_weights(each)[0] for each in (run, *others)]
+        weights.append(tensors)
     means = {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
     return means, f"mean of {len(weights)} runs"
 
