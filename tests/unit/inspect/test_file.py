@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.errors import DataError, UsageError
+from foveate.errors import SetupError, UsageError
 from foveate.inspect import Alignment, png, svg, terminal, write
 
 
@@ -27,5 +27,5 @@ def test_other_endings_are_refused_listing_the_choices(
 
 
 def test_a_folder_that_does_not_exist_is_named(pronunciation: Alignment, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere/a\.svg: cannot write .*No such file"):
+    with pytest.raises(SetupError, match=r"nowhere/a\.svg: cannot write .*No such file"):
         write(pronunciation, tmp_path / "nowhere" / "a.svg")
