@@ -2,13 +2,17 @@
 wrote: nothing that was prepared for writing outlives what it was made of.
 """
 
+import copy
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations
 
 from foveate import machine
@@ -179,6 +183,32 @@ def trained_for_a_step(model: nn.Module) -> None:
     optimiser.zero_grad()
 
 
+def trained_by_a_fused_kernel(model: nn.Module) -> None:
+    """torch does not count what this kernel writes."""
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.05, fused=True)
+    with torch.enable_grad():
+        model.loss(*inputs(model)).backward()
+    optimiser.step()
+    optimiser.zero_grad()
+
+
+def logits_of_its_own(model: nn.Module) -> None:
+    logits = model.logits
+    model.logits = lambda *values: 0.5 * logits(*values)
+
+
+@contextmanager
+def hooked_everywhere(model: nn.Module) -> Iterator[None]:
+    def changed(module: nn.Module, values: object, output: Tensor) -> Tensor | None:
+        return 1.5 * output if isinstance(module, nn.Linear) else None
+
+    hook = register_module_forward_hook(changed)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def written_into(model: nn.Module) -> None:
     with torch.no_grad():
         for weight in model.parameters():
@@ -231,6 +261,9 @@ CHANGES: list[Change] = [
     another_activation_in_one_layer,
     another_place_of_one_norm,
     trained_for_a_step,
+    trained_by_a_fused_kernel,
+    logits_of_its_own,
+    hooked_everywhere,
     written_into,
     loaded_anew,
     other_weights,
@@ -356,3 +389,27 @@ def test_an_export_computes_what_was_changed_or_refuses(name: str, change: Chang
             state, last = engine.step(state, torch.full((len(SOURCES),), word))
             logits.append(last)
         torch.testing.assert_close(torch.stack(logits, 1), forced(model), atol=1e-4, rtol=1e-4)
+
+
+def test_threads_that_decode_after_a_change_decode_with_the_new_weights() -> None:
+    """None of them finds an origin that is new with a copy that is old."""
+    model = built("transformer pre")
+
+    def written(model: nn.Module) -> list[float]:
+        with torch.no_grad():
+            search = BeamConfig(beam=3, max_length=4)
+            results = decode(model, model.start(Batch.of(SOURCES), 3), sentences=len(SOURCES), config=search)
+        return [best.score for best, *_ in results]
+
+    written(model)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(15):
+            written_into(model)
+            with ThreadPoolExecutor(4) as pool:
+                results = list(pool.map(lambda _: written(model), range(4)))
+            for result in (*results, written(model)):
+                assert result == pytest.approx(written(copy.deepcopy(model)), rel=1e-4)
+    finally:
+        sys.setswitchinterval(interval)

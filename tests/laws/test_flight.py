@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from foveate.data.batch import Batch
 from foveate.decode import (
     Average,
     BeamConfig,
@@ -23,6 +24,8 @@ from foveate.decode import (
     beam_size,
     decode,
 )
+from foveate.models import TransformerConfig
+from foveate.nn import BlockConfig, LearnedConfig
 
 VOCAB = 300  # more than one block of candidates
 SENTENCES = 9
@@ -185,3 +188,18 @@ def test_short_sentences_come_first_but_a_long_one_does_not_wait_for_ever():
         trip.fly(1)
     order = list(trip.arrived)
     assert order.index(3) < order.index(2) < order.index(0) < order.index(1)
+
+
+@pytest.mark.parametrize("config", [SampleConfig(max_length=12), GreedyConfig(max_length=12, no_repeat_ngram=2)])
+def test_a_sentence_that_ends_at_the_last_position_does_not_end_the_flight(config):
+    """Others began later and go on, where the model has no position for it any more."""
+    block = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=8)
+    torch.manual_seed(0)
+    model = TransformerConfig(block=block, position=LearnedConfig(max_length=12)).build(20, 20).eval()
+    flight = Flight(model, lambda rows, beam: model.start(Batch.of(rows), beam), config, capacity=16, gather=1, end=19)
+    flight.admit(["old"], [[5, 2]])
+    arrivals = [each for _ in range(6) for each in flight.tick()]
+    flight.admit(range(9), [[7, 2]] * 9)
+    while flight.waiting or flight.flying:
+        arrivals += flight.tick()
+    assert {each.name for each in arrivals} == {"old", *range(9)}

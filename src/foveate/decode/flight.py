@@ -288,7 +288,9 @@ class Flight(Generic[Source]):
         ended = (rows.done & ~before).nonzero()[:, 0]
         complete = {number: [best] for number, best in rows.select(ended).hypotheses().items()}
         self._running = rows
-        if int(rows.done.sum()) >= COMPACT_SHARE * len(rows.done):
+        # A model may have no position for a sentence beyond its limit, which others that began later do not have yet.
+        beyond = bool((rows.done & (rows.limit <= rows.history.shape[1])).any())
+        if beyond or int(rows.done.sum()) >= COMPACT_SHARE * len(rows.done):
             self._keep((~rows.done).nonzero()[:, 0])
         return complete
 

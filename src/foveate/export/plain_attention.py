@@ -6,6 +6,7 @@ from typing import cast
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from foveate.attention import Attention, Visibility, causal, padding
 from foveate.attention.claim import claim, is_hooked
@@ -35,11 +36,17 @@ def unknown_layers(model: nn.Module) -> list[str]:
     parts = (part for site in sites for part in (site.score, site.bias, site.normaliser, *site.transforms))
     written = {id(part) for part in parts if claim(part, "onnx") is not None}
     others = {
-        name: "has a hook or its own forward" if is_hooked(module) else f"is a {type(module).__name__}"
+        name: "has a hook or a method of its own" if _is_changed(module) else f"is a {type(module).__name__}"
         for name, module in model.named_modules()
-        if is_hooked(module) or not (type(module).__module__.startswith(OURS) or id(module) in written)
+        if _is_changed(module) or not (type(module).__module__.startswith(OURS) or id(module) in written)
     }
-    return [f"{name or 'the model'} {what}, whose formula is unknown" for name, what in others.items()]
+    reasons = [f"{name or 'the model'} {what}, whose formula is unknown" for name, what in others.items()]
+    return [*reasons, *(["all modules have a hook, whose formula is unknown"] if _has_any_global_hook() else [])]
+
+
+def _is_changed(module: nn.Module) -> bool:
+    """Whether a module computes something else than its class."""
+    return is_hooked(module) or any(callable(getattr(type(module), name, None)) for name in vars(module))
 
 
 def input_refusals(model: nn.Module, kinds: tuple[type, ...] = (Tokens,)) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from foveate.attention import causal
-from foveate.models.transformer_kernel import has_methods_of, is_plain_embedding, is_plain_norm
+from foveate.models.transformer_kernel import METHODS, has_methods_of, is_plain_embedding, is_plain_norm, own_methods
 from foveate.nn.origin import Origin
 from foveate.nn.prepared.flat_block import FlatEncoderBlock
 from foveate.nn.prepared.flat_step import DecoderStep
@@ -17,36 +17,35 @@ class CausalStep:
     def __init__(self, definition: type[nn.Module]) -> None:
         """`definition` is the class whose computation the kernel knows; subclasses may have another."""
         self._definition, self._origin = definition, Origin()
-        self._step: DecoderStep | None = None
-        self._refusal = ""
 
     def of(self, model: Any) -> DecoderStep | None:
         """The prepared step; None if the kernel does not support the model."""
-        self._renew(model)
-        return self._step
+        return self._prepared(model)[0]
 
     def refusal(self, model: Any) -> str:
         """Why the kernel does not support the model; empty if it does."""
-        self._renew(model)
-        return self._refusal
+        return self._prepared(model)[1]
 
-    def _renew(self, model: Any) -> None:
+    def _prepared(self, model: Any) -> tuple[DecoderStep | None, str]:
+        """The step, or why there is none."""
         blocks = list(model.blocks)
         scores = [getattr(block.attention.attention, "score", None) for block in blocks]
         values = [value for score in scores for value in getattr(score, "__dict__", {}).values()]
-        if not self._origin.changes_to(model.embedding, model.norm, model.output_table, *blocks, *values):
-            return
-        flat = [FlatEncoderBlock.of(block, causal()) for block in blocks]
-        usual = tuple(block for block in flat if block is not None)
-        self._step, self._refusal = None, self._refuses(model, flat)
-        if not self._refusal:
+
+        def make() -> tuple[DecoderStep | None, str]:
+            flat = [FlatEncoderBlock.of(block, causal()) for block in blocks]
+            if refusal := self._refuses(model, flat):
+                return None, refusal
+            usual = tuple(block for block in flat if block is not None)
             norm = model.norm if isinstance(model.norm, nn.LayerNorm) else None
-            self._step = DecoderStep(
-                usual, model.embedding.weight.detach(), 1.0, norm, model.output_table.detach(), None
-            )
+            table = model.output_table.detach()
+            return DecoderStep(usual, model.embedding.weight.detach(), 1.0, norm, table, None), ""
+
+        own = own_methods(model, *METHODS)
+        return self._origin.made(make, model.embedding, model.norm, model.output_table, *own, *blocks, *values)
 
     def _refuses(self, model: Any, flat: list[FlatEncoderBlock | None]) -> str:
-        if not has_methods_of(self._definition, model, "_embed", "logits"):
+        if not has_methods_of(self._definition, model, *METHODS):
             return f"{type(model).__name__} reads tokens or computes logits in a way of its own"
         if not (is_plain_embedding(model.embedding) and is_plain_norm(model.norm)):
             return "the embedding or the last norm is of another class, or has hooks"

@@ -27,25 +27,26 @@ class WholeStep:
     def __init__(self, definition: type[nn.Module]) -> None:
         """`definition` is the class whose computation the kernel knows; subclasses may have another."""
         self._definition, self._origin = definition, Origin()
-        self._step: DecoderStep | None = None
 
     def of(self, model: Any, flat: tuple[FlatBlock, ...]) -> DecoderStep | None:
         """The prepared step; None if the kernel does not support the decoder."""
         embedding, norm, output = model.target_embedding, model.decoder_norm, model.output_table
-        if self._origin.changes_to(flat, embedding, norm, output, model.output_bias, model.model_dim):
-            self._step = None
-            if self._serves(model) and not DecoderStep.refuses(flat, embedding.weight, output):
-                last = norm if isinstance(norm, nn.LayerNorm) else None
-                scale = math.sqrt(model.model_dim)
-                weights = embedding.weight.detach(), scale, last, output.detach(), model.output_bias
-                self._step = DecoderStep(flat, *weights)
-        return self._step
+
+        def make() -> DecoderStep | None:
+            if not self._serves(model) or DecoderStep.refuses(flat, embedding.weight, output):
+                return None
+            last = norm if isinstance(norm, nn.LayerNorm) else None
+            scale = math.sqrt(model.model_dim)
+            return DecoderStep(flat, embedding.weight.detach(), scale, last, output.detach(), model.output_bias)
+
+        own = own_methods(model, *METHODS)
+        return self._origin.made(make, flat, embedding, norm, output, model.output_bias, model.model_dim, *own)
 
     def _serves(self, model: Any) -> bool:
         """Whether the parts around the blocks are those that the kernel computes, without hooks and replaced parts."""
         weights = model.target_embedding.weight, model.output_table
         return (
-            has_methods_of(self._definition, model, "_embed", "logits")
+            has_methods_of(self._definition, model, *METHODS)
             and is_plain_embedding(model.target_embedding)
             and is_plain_norm(model.decoder_norm)
             and not any(weight.is_inference() for weight in weights)
@@ -64,28 +65,38 @@ class Encoding:
     def __init__(self, definition: type[nn.Module]) -> None:
         """As of `WholeStep`."""
         self._definition, self._origin = definition, Origin()
-        self._pass: EncoderPass | None = None
 
     def of(self, model: Any, whole: DecoderStep) -> EncoderPass | None:
         """The prepared encoder; None if the kernel does not support it."""
         encoder, norm = model.encoder, model.encoder_norm
-        # Batches in flight keep vectors of positions as long as they have the same encoder.
-        if self._origin.changes_to(whole, encoder, norm, model.position, model.target_position):
-            self._pass = None
+
+        def make() -> EncoderPass | None:
             flat = [] if isinstance(encoder, RANEncoder) else list(map(FlatEncoderBlock.of, encoder))
             blocks = [block for block in flat if block is not None]
             usual = has_methods_of(self._definition, model, "encode") and is_plain_norm(norm)
             decoder = tuple(model.decoder)
-            if usual and len(blocks) == len(flat) and not EncoderPass.refuses(blocks, decoder, whole):
-                last = norm if isinstance(norm, nn.LayerNorm) else None
-                self._pass = EncoderPass(blocks, last, decoder, whole)
-        return self._pass
+            if not usual or len(blocks) < len(flat) or EncoderPass.refuses(blocks, decoder, whole):
+                return None
+            return EncoderPass(blocks, norm if isinstance(norm, nn.LayerNorm) else None, decoder, whole)
+
+        # Batches in flight keep vectors of positions as long as they have the same encoder.
+        own = own_methods(model, "encode")
+        return self._origin.made(make, whole, encoder, norm, model.position, model.target_position, *own)
 
     def __deepcopy__(self, memo: object) -> "Encoding":
         return Encoding(self._definition)
 
     def __reduce__(self) -> tuple[type["Encoding"], tuple[type[nn.Module]]]:
         return Encoding, (self._definition,)
+
+
+METHODS = ("_embed", "logits")
+"""The methods around the blocks that a kernel of a step computes."""
+
+
+def own_methods(model: nn.Module, *names: str) -> list[object]:
+    """What the model itself has in place of its class's methods, None where it has nothing."""
+    return [model.__dict__.get(name) for name in names]
 
 
 def has_methods_of(definition: type[nn.Module], model: nn.Module, *names: str) -> bool:

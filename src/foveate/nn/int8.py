@@ -101,14 +101,15 @@ class Int8Weight:
 
     def __init__(self) -> None:
         self._origin = Origin()
-        self._product: Int8Product | None = None
 
     def of(self, weights: tuple[Tensor, ...], biases: tuple[Tensor | None, ...]) -> Int8Product:
-        fixed = not any(weight.is_inference() for weight in weights)  # torch does not count writes to the others
-        if self._origin.changes_to(*weights, *biases) or self._product is None or not fixed:
+        def make() -> Int8Product:
             own = [bias for bias in biases if bias is not None]
-            self._product = Int8Product(torch.cat(weights), torch.cat(own) if own else None)
-        return self._product
+            return Int8Product(torch.cat(weights), torch.cat(own) if own else None)
+
+        if any(weight.is_inference() for weight in weights):  # torch does not count writes to these
+            return make()
+        return self._origin.made(make, *weights, *biases)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Int8Weight":
         return Int8Weight()

@@ -21,12 +21,9 @@ class PackedWeight:
 
     def __init__(self) -> None:
         self._origin = Origin()
-        self._packed: Tensor | None = None
 
     def of(self, weight: Float[Tensor, "outputs inputs"]) -> Tensor:
-        if self._origin.changes_to(weight, weight.dtype) or self._packed is None:
-            self._packed = packed_weight(weight)
-        return self._packed
+        return self._origin.made(lambda: packed_weight(weight), weight, weight.dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PackedWeight":
         return PackedWeight()

@@ -1,44 +1,66 @@
-"""The origin of prepared state, which may be reused only while every part of its origin is unchanged."""
+"""State that is prepared from weights and modules, and kept only while every part of its origin is unchanged."""
 
+from collections.abc import Callable
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 from torch.nn.modules import module as torch_module
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+Made = TypeVar("Made")
+
+
+class _Kept(NamedTuple):
+    """What was made, and of what."""
+
+    objects: list[object]
+    numbers: list[object]
+    memory: list[Tensor]
+    """While these hold the memory, no other weight can get its address."""
+    made: Any
 
 
 class Origin:
-    """The weights and modules that some state was prepared from.
+    """The weights and modules that some state was prepared from, with that state.
 
     A module is compared by its class, attributes, hooks, submodules and weights; a weight by its address, layout and
     version counter. torch does not count writes through `weight.data` or through a numpy array that shares its memory:
-    write under `torch.no_grad()` instead.
+    write under `torch.no_grad()` instead. Threads may ask at once: what was made is stored with its origin, in one
+    piece, after it is complete.
 
     >>> origin, layer = Origin(), nn.Linear(2, 2)
-    >>> origin.changes_to(layer), origin.changes_to(layer)
-    (True, False)
+    >>> first = origin.made(lambda: layer.weight.clone(), layer)
+    >>> origin.made(lambda: layer.weight.clone(), layer) is first
+    True
     >>> _ = nn.init.zeros_(layer.weight)
-    >>> origin.changes_to(layer), origin.changes_to(layer)
-    (True, False)
+    >>> origin.made(lambda: layer.weight.clone(), layer) is first
+    False
     """
 
     def __init__(self) -> None:
-        self._objects: list[object] = []
-        self._numbers: list[object] = []
-        self._memory: list[Tensor] = []
+        self._kept: _Kept | None = None
 
-    def changes_to(self, *parts: Tensor | nn.Module | object) -> bool:
-        """Whether the parts or their values differ from those of the last call."""
+    def made(self, make: Callable[[], Made], *parts: Tensor | nn.Module | object) -> Made:
+        """What `make` gives for these parts; it is called again when the parts or their values differ from those of
+        the last call.
+        """
         objects: list[object] = []
-        numbers: list[object] = []
+        numbers: list[object] = [torch_module._has_any_global_hook()]
         for part in parts:
             _describe(part, objects, numbers)
-        if len(objects) == len(self._objects) and numbers == self._numbers and all(map(is_, objects, self._objects)):
-            return False
-        self._objects, self._numbers = objects, numbers
-        # While this reference holds the memory, no other weight can get its address.
-        self._memory = [part.detach() for part in objects if isinstance(part, Tensor)]
-        return True
+        kept = self._kept
+        made: Made
+        alike = kept is not None and numbers == kept.numbers and len(objects) == len(kept.objects)
+        if kept is not None and alike and all(map(is_, objects, kept.objects)):
+            made = kept.made
+            return made
+        memory = [part.detach() for part in objects if isinstance(part, Tensor)]
+        made = make()
+        self._kept = _Kept(objects, numbers, memory, made)
+        return made
 
     def __deepcopy__(self, memo: object) -> "Origin":
         return Origin()
@@ -63,6 +85,17 @@ def is_plain(module: object, kind: type[nn.Module]) -> bool:
         or "forward" in own
         or torch_module._has_any_global_hook()
     )
+
+
+def _count_writes(optimiser: torch.optim.Optimizer, *arguments: Any) -> None:
+    """Increments the version counters of parameters that a fused kernel has changed, which torch does not do."""
+    for group in optimiser.param_groups:
+        if group.get("fused"):
+            for parameter in group["params"]:
+                increment_version(parameter)
+
+
+register_optimizer_step_post_hook(_count_writes)
 
 
 def _describe(part: object, objects: list[object], numbers: list[object]) -> None:

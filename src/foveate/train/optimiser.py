@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import increment_version
 
 from foveate.errors import DataError
 
@@ -37,11 +36,9 @@ def adamw(
     vectors = [(name, parameter) for name, parameter in named if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     fused = all(parameter.device.type in ("cpu", "cuda") for _, parameter in named)
-    optimiser = torch.optim.AdamW(
+    return torch.optim.AdamW(
         [group for group in groups if group["params"]], lr=learning_rate, betas=betas, eps=eps, fused=fused or None
     )
-    optimiser.register_step_post_hook(_count_writes)
-    return optimiser
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -90,13 +87,6 @@ def begin_moments(optimiser: torch.optim.Optimizer, names: Sequence[str]) -> Non
         size = () if quantity == "step" else parameter.shape
         empty = torch.zeros(size, dtype=torch.float32 if quantity == "step" else parameter.dtype)
         optimiser.state[parameter].setdefault(quantity, empty.to(parameter.device))
-
-
-def _count_writes(optimiser: torch.optim.Optimizer, *arguments: Any) -> None:
-    """Increases the version counter of every parameter. The fused kernel does not, so that state prepared from a weight
-    for inference (packed weights, a decoder's step) would otherwise outlive it in the next validation."""
-    for _, parameter in _named(optimiser):
-        increment_version(parameter)
 
 
 def _named(optimiser: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:

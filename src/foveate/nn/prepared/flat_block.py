@@ -205,17 +205,18 @@ class FlatBlocks:
 
     def __init__(self) -> None:
         self._origin = Origin()
-        self._blocks: tuple[FlatBlock, ...] | None = None
 
     def of(self, blocks: tuple[DecoderBlock, ...]) -> tuple[FlatBlock, ...] | None:
         """The flat blocks; None if any block has no flat form."""
-        packs = bool(blocks) and may_pack(blocks[0].attention.query.weight)
-        if self._origin.changes_to(*blocks, packs, *_of_scores(blocks)):
+
+        def make() -> tuple[FlatBlock, ...] | None:
             flat = [FlatBlock.of(block) for block in blocks]
             # torch does not count writes to inference tensors
             usual = None not in flat and not any(w.is_inference() for block in blocks for w in block.parameters())
-            self._blocks = tuple(flat) if usual else None  # type: ignore[arg-type]
-        return self._blocks
+            return tuple(flat) if usual else None  # type: ignore[arg-type]
+
+        packs = bool(blocks) and may_pack(blocks[0].attention.query.weight)
+        return self._origin.made(make, *blocks, packs, *_of_scores(blocks))
 
     def __deepcopy__(self, memo: object) -> "FlatBlocks":
         return FlatBlocks()
