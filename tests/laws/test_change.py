@@ -314,6 +314,7 @@ def applies(change: Change, model: nn.Module) -> bool:
         plain_norms: lambda m: of_class(m, nn.LayerNorm),
         another_epsilon: lambda m: of_class(m, nn.LayerNorm),
         another_activation_in_one_layer: lambda m: [x for x in m.modules() if hasattr(x, "activation")],
+        logits_of_its_own: lambda m: [m] * hasattr(m, "logits"),
         another_place_of_one_norm: lambda m: [x for x in m.modules() if hasattr(x, "place")],
     }
     return bool(needed.get(change, layers)(model))

@@ -193,6 +193,10 @@ def test_folders_with_other_content_are_left_alone(tmp_path: Path) -> None:
             save(model, tmp_path / "letters")
         for _ in range(2):
             save(model, tmp_path / "to")
+        (tmp_path / "to" / "model.int8.onnx").write_text("mine")
+        with pytest.raises(UsageError, match=r"also holds model\.int8\.onnx"):
+            save(model, tmp_path / "to")
+        (tmp_path / "to" / "model.int8.onnx").unlink()
     assert (tmp_path / "letters" / "mine.txt").read_text() == "dear"
 
 

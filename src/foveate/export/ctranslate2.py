@@ -25,7 +25,6 @@ from foveate.nn.transformer_block import Residual
 from foveate.storage.draft import draft_folder
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
-FILES = ("model.bin", "config.json", "source_vocabulary.json", "target_vocabulary.json", "shared_vocabulary.json")
 EPSILON = 1e-5
 """The epsilon of layer norms, which is fixed in CTranslate2."""
 INSTEAD = "Export it with `--to onnx`, or use foveate's own engine, which runs every model."
@@ -76,7 +75,7 @@ def save_ctranslate2(
     Raises UsageError for a model that it cannot express and for a folder with other content, SetupError if its package
     is not installed.
     """
-    require_export_folder(Path(folder), FILES)
+    require_export_folder(Path(folder))
     require(refusals(model), "CTranslate2", INSTEAD)
     if quantisation not in QUANTISATIONS:
         raise UsageError(f"quantisation={quantisation!r} is unknown. Choose one of {', '.join(QUANTISATIONS)}.")

@@ -19,14 +19,21 @@ MARKS = (DESCRIPTION, "model.bin", "*.onnx")
 """Files by which a folder is known as an earlier export, which may be replaced."""
 
 
-def require_export_folder(folder: Path, names: Collection[str]) -> None:
-    """Raises UsageError for a folder that an export with files of these names may not replace: one with other content
-    than an earlier export, or with further files. Exports of version 0.1 do not name their files.
+FILES = (
+    *("encoder.onnx", "step.onnx", "model.onnx", "model.bin", "config.json"),
+    *("source_vocabulary.json", "target_vocabulary.json", "shared_vocabulary.json"),
+)
+"""The files of models."""
+
+
+def require_export_folder(folder: Path) -> None:
+    """Raises UsageError for a folder that an export may not replace: one with other content than an earlier export, or
+    with further files. Exports of version 0.1 do not name their files.
     """
-    only: Collection[str] | None = names
+    only: Collection[str] | None = FILES
     if (folder / DESCRIPTION).is_file():
         with contextlib.suppress(DamagedError):
             only = None
             written = read_json(folder / DESCRIPTION).get("written")
-            only = {*names, *map(str, written), DESCRIPTION} if isinstance(written, list) else None
+            only = {*FILES, *map(str, written), DESCRIPTION} if isinstance(written, list) else None
     require_replaceable(folder, "an earlier export", *MARKS, only=only)

@@ -77,8 +77,8 @@ def save_onnx(model: nn.Module, folder: Path | str) -> dict[str, Signature]:
     Raises UsageError for a model that ONNX cannot express and for a folder with other content, SetupError if the
     package onnx is not installed.
     """
+    require_export_folder(Path(folder))
     named = graphs(model)
-    require_export_folder(Path(folder), named)
     content_of = {name: graph.SerializeToString() for name, graph in named.items()}
     with draft_folder(Path(folder), size=sum(map(len, content_of.values()))) as draft:
         for name, content in content_of.items():
