@@ -95,7 +95,7 @@ METHODS = ("_embed", "logits")
 
 
 def own_methods(model: nn.Module, *names: str) -> list[object]:
-    """What the model itself has in place of its class's methods, None where it has nothing."""
+    """The model's own attributes in place of its class's methods; None where it has none."""
     return [model.__dict__.get(name) for name in names]
 
 

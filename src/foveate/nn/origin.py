@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from operator import is_
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +14,13 @@ Made = TypeVar("Made")
 
 
 class _Kept(NamedTuple):
-    """What was made, and of what."""
+    """A result with its origin."""
 
     objects: list[object]
     numbers: list[object]
     memory: list[Tensor]
     """While these hold the memory, no other weight can get its address."""
-    made: Any
+    result: Any
 
 
 class Origin:
@@ -41,26 +41,24 @@ class Origin:
     """
 
     def __init__(self) -> None:
-        self._kept: _Kept | None = None
+        self._last: _Kept | None = None
 
     def made(self, make: Callable[[], Made], *parts: Tensor | nn.Module | object) -> Made:
-        """What `make` gives for these parts; it is called again when the parts or their values differ from those of
-        the last call.
+        """The result of `make` for these parts, which is called again when the parts or their values differ from those
+        of the last call.
         """
         objects: list[object] = []
         numbers: list[object] = [torch_module._has_any_global_hook()]
         for part in parts:
             _describe(part, objects, numbers)
-        kept = self._kept
-        made: Made
-        alike = kept is not None and numbers == kept.numbers and len(objects) == len(kept.objects)
-        if kept is not None and alike and all(map(is_, objects, kept.objects)):
-            made = kept.made
-            return made
+        last = self._last
+        alike = last is not None and numbers == last.numbers and len(objects) == len(last.objects)
+        if last is not None and alike and all(map(is_, objects, last.objects)):
+            return cast(Made, last.result)
         memory = [part.detach() for part in objects if isinstance(part, Tensor)]
-        made = make()
-        self._kept = _Kept(objects, numbers, memory, made)
-        return made
+        result = make()
+        self._last = _Kept(objects, numbers, memory, result)
+        return result
 
     def __deepcopy__(self, memo: object) -> "Origin":
         return Origin()
