@@ -3,11 +3,14 @@ wrote: nothing that was prepared for writing outlives what it was made of.
 """
 
 import copy
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -414,3 +417,24 @@ def test_threads_that_decode_after_a_change_decode_with_the_new_weights() -> Non
                 assert result == pytest.approx(written(copy.deepcopy(model)), rel=1e-4)
     finally:
         sys.setswitchinterval(interval)
+
+
+COMPILED_STEPS = """
+import torch
+from test_change import CLOSE, built, forced, inputs, stepped
+
+model = built("transformer pre")
+optimiser = torch.optim.AdamW(model.parameters(), lr=0.05, fused=True)
+step = torch.compile(optimiser.step, backend="aot_eager")
+for _ in range(3):
+    model.loss(*inputs(model)).backward()
+    step()
+    torch.testing.assert_close(stepped(model), forced(model), **CLOSE)
+"""
+
+
+def test_a_compiled_step_of_a_fused_optimiser_counts_as_a_change() -> None:
+    """In a process of its own, where nothing keeps torch from compiling."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", COMPILED_STEPS], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr

@@ -28,8 +28,8 @@ class Origin:
 
     A module is compared by its class, attributes, hooks, submodules and weights; a weight by its address, layout and
     version counter. torch does not count writes through `weight.data` or through a numpy array that shares its memory:
-    write under `torch.no_grad()` instead. Threads may ask at once: what was made is stored with its origin, in one
-    piece, after it is complete.
+    write under `torch.no_grad()` instead. Those of fused optimisers, which it does not count either, a hook counts.
+    Threads may ask at once: a result is stored with its origin, in one piece, when it is complete.
 
     >>> origin, layer = Origin(), nn.Linear(2, 2)
     >>> first = origin.made(lambda: layer.weight.clone(), layer)
@@ -93,6 +93,8 @@ def _count_writes(optimiser: torch.optim.Optimizer, *arguments: Any) -> None:
                 increment_version(parameter)
 
 
+# A compiled step would leave the hook out. The decorator that sets this imports torch's compiler.
+_count_writes._torchdynamo_disable = True  # type: ignore[attr-defined]
 register_optimizer_step_post_hook(_count_writes)
 
 
