@@ -17,7 +17,7 @@ jaxtyped = jaxtyping.jaxtyped
 shapes_of_a_call = jaxtyped("context")
 local = threading.local()
 checkers: dict[Any, Callable[..., Any]] = {}
-ENOUGH = 30
+ENOUGH = 100
 """The calls of a function that each test checks. Laws call some functions a hundred thousand times."""
 calls = Counter[types.CodeType]()
 """The calls that the present test has checked."""

@@ -67,7 +67,7 @@ from foveate.attention.paths import PATHS, BandedPath, TiledPath, fused, materia
 from foveate.attention.paths.path import share_heads
 from foveate.attention.score import KeyedScore
 
-CASES, CHUNKS = 6_000, 100
+CASES, CHUNKS = 8_000, 100
 CUT = (*PATHS, BandedPath(tile=2), TiledPath(tile=2))
 """Short inputs would be one tile each."""
 LONG = (*PATHS, BandedPath(tile=16), TiledPath(tile=16))
