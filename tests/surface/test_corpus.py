@@ -285,9 +285,13 @@ def test_a_damaged_part_is_named(answer: Answer, tmp_path: Path) -> None:
         (("--input", "IN", "--output", "OUT", "abc"), "The texts are there twice"),
         (("--input", "-", "--output", "OUT"), "it cannot be standard input"),
         (("--input", "IN", "--output", "IN"), "--output is the file of --input"),
-        (("--input", "IN", "--output", "-"), "--output - is a folder, a device or a pipe"),
-        (("--input", "IN", "--output", "/dev/stdout"), "/dev/stdout is a folder, a device or a pipe"),
-        (("--input", "IN", "--output", "/dev/fd/1"), "/dev/fd/1 is a folder, a device or a pipe"),
+        (("--input", "IN", "--output", "-"), "--output - is a folder, a device, a pipe or a standard stream"),
+        (
+            ("--input", "IN", "--output", "/dev/stdout"),
+            "/dev/stdout is a folder, a device, a pipe or a standard stream",
+        ),
+        (("--input", "IN", "--output", "/dev/fd/1"), "/dev/fd/1 is a folder, a device, a pipe or a standard stream"),
+        (("--input", "IN", "--output", "/proc/self/fd/1"), "a device, a pipe or a standard stream"),
         (("--input", "IN", "--output", "answers.txt.gz"), "promises a packed file"),
         (("--input", "nowhere.txt", "--output", "OUT"), "nowhere.txt"),
         (("--input", "IN", "--output", "OUT", "--part", "3/2"), "must be K/N, with K from 1 to N"),
@@ -309,7 +313,7 @@ def test_outputs_that_are_not_files_are_refused_and_links_are_followed(
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
         said = foveate("translate", trained, "--input", texts, "--output", tmp_path / name)
-        assert (said.code, "a folder, a device or a pipe" in said.err) == (2, True), said.err
+        assert (said.code, "a folder, a device, a pipe or a standard stream" in said.err) == (2, True), said.err
         said = foveate("translate", trained, "--input", tmp_path / name, "--output", tmp_path / "out.txt")
         assert (said.code, "a folder, a device or a pipe" in said.err) == (3, True), said.err
     assert (tmp_path / "pipe").is_fifo()

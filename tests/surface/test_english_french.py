@@ -21,6 +21,10 @@ import torch
 
 import foveate
 from foveate import Translator
+from foveate.config import to_dict
+from foveate.data.tokeniser import load_tokeniser
+from foveate.models import TransformerConfig
+from foveate.nn import BlockConfig
 from foveate.storage.checkpoint import load_weights, save_final
 
 HERE = Path(__file__).parents[2] / "examples/english_french"
@@ -729,6 +733,36 @@ def test_a_shipped_run_translates_as_before_and_keeps_no_path(
     with pytest.raises(ValueError, match="is the run itself"):
         part("ship").main([str(run), str(run / "../run")])
     assert Translator.load(run).translate("abc").text == before.text
+
+
+def test_a_run_with_fewer_layers_counts_in_the_mean(
+    part: Callable[[str], ModuleType], trained: Path, tmp_path: Path
+) -> None:
+    """With the layers that change nothing, with which the other run began."""
+    block = BlockConfig(model_dim=8, num_heads=2, feedforward_dim=8, norm="pre")
+    runs, vocab = {}, load_tokeniser(trained / "source.tokeniser.json").vocab_size
+    for layers in (1, 2):
+        config = TransformerConfig(block=block, encoder_layers=layers, decoder_layers=1)
+        runs[layers] = tmp_path / f"layers-{layers}"
+        shutil.copytree(trained, runs[layers])
+        saved = json.loads((runs[layers] / "config.json").read_text())
+        saved["config"]["model"] = {"kind": "transformer", **to_dict(config)}
+        (runs[layers] / "config.json").write_text(json.dumps(saved))
+        target = load_tokeniser(trained / "target.tokeniser.json").vocab_size
+        save_final(runs[layers], config.build(vocab, target).state_dict(), {"weights": "of a start"})
+    (few, many), (mean, said) = (
+        (load_weights(runs[n])[0] for n in (1, 2)),
+        part("ship").mean_weights(runs[2], [runs[1]]),
+    )
+    assert said == "mean of 2 runs"
+    for name, tensor in many.items():
+        origin = few.get(name, few.get(name.replace("encoder.1.", "encoder.0.")))
+        ends = name.startswith("encoder.1.") and re.search(r"attention\.output|contract", name)
+        torch.testing.assert_close(mean[name], (tensor + (0.0 if ends else origin)) / 2)
+    with pytest.raises(ValueError, match="has another model"):
+        part("ship").mean_weights(runs[1], [runs[2]])
+    with pytest.raises(ValueError, match="has another model"):
+        part("ship").mean_weights(runs[1], [trained])
 
 
 def test_the_mean_of_runs_can_be_shipped(part: Callable[[str], ModuleType], trained: Path, tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ def test_labels_have_a_report_with_what_was_looked_at(
         assert part in left
     # A recurrent encoder looks at nothing; attention pooling does.
     assert ("attention does not prove" in left.lower()) == (encoder == "transformer" or task == "classify")
+    said = foveate("report", run, "--out", "-", "--no-tune")
+    assert (said.code, "--out writes a file, and - would be its name" in said.err) == (2, True), said.err
     said = foveate("report", run, "--out", tmp_path / "again.html", "--no-tune")
     assert (said.code, said.out) == (0, ""), said.err
     assert (tmp_path / "again.html").read_text(encoding="utf-8") == left

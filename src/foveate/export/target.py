@@ -1,7 +1,5 @@
 """The targets of exports."""
 
-import contextlib
-from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -17,23 +15,26 @@ DESCRIPTION = "export.json"
 """Written last: an export is whole when it is there. It names all other files."""
 MARKS = (DESCRIPTION, "model.bin", "*.onnx")
 """Files by which a folder is known as an earlier export, which may be replaced."""
-
-
-FILES = (
-    *("encoder.onnx", "step.onnx", "model.onnx", "model.bin", "config.json"),
-    *("source_vocabulary.json", "target_vocabulary.json", "shared_vocabulary.json"),
-)
-"""The files of models."""
+MODELS = ["encoder.onnx", "step.onnx", "model.onnx", "model.bin", "config.json"]
+VOCABULARIES = ["source_vocabulary.json", "target_vocabulary.json", "shared_vocabulary.json"]
 
 
 def require_export_folder(folder: Path) -> None:
     """Raises UsageError for a folder that an export may not replace: one with other content than an earlier export, or
-    with further files. Exports of version 0.1 do not name their files.
+    with further files.
     """
-    only: Collection[str] | None = FILES
-    if (folder / DESCRIPTION).is_file():
-        with contextlib.suppress(DamagedError):
-            only = None
-            written = read_json(folder / DESCRIPTION).get("written")
-            only = {*FILES, *map(str, written), DESCRIPTION} if isinstance(written, list) else None
-    require_replaceable(folder, "an earlier export", *MARKS, only=only)
+    require_replaceable(folder, "an earlier export", *MARKS, only=_exported(folder))
+
+
+def _exported(folder: Path) -> set[str] | None:
+    """The names of the files that an export may have written there; None if its description does not say them, as in
+    version 0.1, or is damaged.
+    """
+    ours = {DESCRIPTION, *MODELS, *VOCABULARIES}
+    if not (folder / DESCRIPTION).is_file():
+        return ours
+    try:
+        written = read_json(folder / DESCRIPTION).get("written")
+    except DamagedError:
+        return None
+    return {*ours, *map(str, written)} if isinstance(written, list) else None

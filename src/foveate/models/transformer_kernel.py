@@ -12,6 +12,9 @@ from foveate.nn.prepared.flat_encoder import EncoderPass, FlatEncoderBlock
 from foveate.nn.prepared.flat_step import DecoderStep
 from foveate.nn.ran import RANEncoder
 
+METHODS = ("_embed", "logits")
+"""The methods around the blocks that a kernel of a step computes."""
+
 
 class Prepared(NamedTuple):
     """Copies of a model's weights for the kernels, valid until the weights change."""
@@ -88,10 +91,6 @@ class Encoding:
 
     def __reduce__(self) -> tuple[type["Encoding"], tuple[type[nn.Module]]]:
         return Encoding, (self._definition,)
-
-
-METHODS = ("_embed", "logits")
-"""The methods around the blocks that a kernel of a step computes."""
 
 
 def own_methods(model: nn.Module, *names: str) -> list[object]:

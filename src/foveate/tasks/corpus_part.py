@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -46,7 +47,7 @@ MODELS = {"run", "ensemble"}
 APART = {"command", "inputs", "input", "output", "part", "merge", "threads", "no_tune", "quiet", "debug"}
 """Arguments that do not change an answer."""
 DRAWINGS = ("align", "look")
-STREAMS = ("-", "/dev/stdout", "/dev/stderr")
+STREAMS = re.compile(r"-|/dev/(?:stdout|stderr|fd/.*)|/proc/self/fd/.*")
 """Names of what a shell has opened: a file behind it may have other content."""
 
 
@@ -102,9 +103,10 @@ def answer_corpus(side: Side, arguments: argparse.Namespace) -> None:
     """
     _require_options(arguments)
     output = Path(arguments.output)
-    if (output.exists() and not output.is_file()) or output.is_relative_to("/dev/fd") or str(output) in STREAMS:
+    if STREAMS.fullmatch(arguments.output) or (output.exists() and not output.is_file()):
         raise UsageError(
-            f"--output {arguments.output} is a folder, a device or a pipe, but the answers are put together in a file. "
+            f"--output {arguments.output} is a folder, a device, a pipe or a standard stream, but the answers are put "
+            "together in a file. "
             "Name one; with `< FILE > OUTPUT` answers are written at once."
         )
     output = output.resolve()  # behind a link

@@ -12,6 +12,7 @@ from foveate.config import build
 from foveate.data.graph import Graph
 from foveate.data.graph_archive import write_graph
 from foveate.data.waveform import wav
+from foveate.errors import UsageError
 from foveate.tasks import TASKS
 from foveate.tasks.run_plan import MINUTES, Allowance, Size
 
@@ -106,6 +107,12 @@ def test_the_second_text_of_a_pair_counts(tmp_path: Path) -> None:
     longest = max(len(line.rpartition("\t")[0]) for line in lines)
     assert chosen.settings["data"]["max_length"] >= longest + 2, "begin, and an end after each text in place of a tab"
     assert chosen.settings["model"]["encoder"] != {"kind": "rnn"}
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_unknown_size_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match="size must be one of small, medium, large, got 'huge'"):
+        Allowance.here("huge")  # type: ignore[arg-type]
 
 
 def test_small_data_do_not_take_all_the_time_there_is() -> None:

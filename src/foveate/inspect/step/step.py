@@ -101,8 +101,8 @@ class Steps(list[Step]):
     def save(self, path: str | Path, *, dpi: int | float = DPI) -> Path:
         """Write the steps as `.svg`, `.png`, `.pdf`, `.tex` or `.txt`, by the name's ending.
 
-        Raises UsageError for another ending, SetupError if the file cannot be written, and for letters that
-        are in no font.
+        Raises UsageError for another ending, SetupError for a file that cannot be written and for letters that no font
+        has.
         """
         path = Path(path)
         match path.suffix.lower():
