@@ -20,6 +20,8 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """
     import difflib
 
+    if len(word) > 100:  # comparing takes time that grows with its square
+        return ""
     similar = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return f" Did you mean {similar[0]!r}?" if similar else ""
 

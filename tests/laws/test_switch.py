@@ -301,3 +301,17 @@ def test_keys_of_something_else_than_an_attention_are_not_silently_left_on() -> 
     model = torch.nn.ModuleDict({"a": Attention(), "b": torch.nn.Linear(2, 2)})
     with pytest.raises(UsageError, match="'b' is not an Attention"), switched_off(model, keys=[0], sites=["a", "b"]):
         pass
+
+
+def test_what_is_not_there_is_not_switched_off_in_silence() -> None:
+    site = Attention()
+    model, x = torch.nn.ModuleDict({"a": site}), torch.randn(1, 2, 3, 4)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"heads": [("a", -1)]}, "A head to switch off is counted from 0, got -1"),
+        ({"heads": [("a", 2)]}, "There is no head 2: this site has 2, counted from 0"),
+        ({"keys": [-1], "sites": ["a"]}, "A key to switch off is counted from 0, got -1"),
+        ({"keys": [0]}, "Keys are switched off at sites, and none is named"),
+    ]
+    for switches, message in cases:
+        with pytest.raises(UsageError, match=message), switched_off(model, **switches):
+            site.run(query=x, key=x, value=x)

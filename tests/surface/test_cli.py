@@ -269,6 +269,7 @@ def test_scores_are_printed_with_their_signatures_or_as_json(foveate: Any, train
     assert re.fullmatch(r"CER\|unit:character\|jiwer:\S+ = [\d.]+\nchrF2\|nrefs:1\|\S+ = [\d.]+\n", said.out)
     scores = json.loads(foveate(*evaluate, "--json").out)
     assert list(scores) == ["BLEU", "chrF2", "TER"]
+    assert list(json.loads(foveate(*evaluate, "--metrics", "bleu,bleu_zh", "--json").out)) == ["BLEU", "BLEU (zh)"]
     assert "version:" in scores["BLEU"]["signature"]
 
 

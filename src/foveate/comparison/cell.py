@@ -5,6 +5,7 @@ What it measures of memory is the most bytes of tensors that are alive at once i
 
 import hashlib
 import json
+import math
 import time
 import weakref
 from collections.abc import Iterator, Mapping
@@ -81,7 +82,13 @@ def finished(folder: Folder, variant: str, seed: int) -> Cell | None:
     if not (place / CELL).exists() or not is_finished(place):
         return None
     cell = Cell.read(place / CELL)
-    return cell if cell.asked == asked_digest(folder) else None
+    if cell.asked != asked_digest(folder):
+        return None
+    if missing := sorted(set(folder.design.asked.metrics) - set(cell.scores)):
+        raise DataError(
+            f"{place / CELL} is damaged: it has no {' and '.join(missing)}. Remove it, and the cell is measured again."
+        )
+    return cell
 
 
 def make(folder: Folder, variant: str, seed: int, progress: Progress, memory: int | None = None) -> Cell | None:
@@ -160,6 +167,9 @@ def _measured(folder: Folder, variant: str, seed: int, task: Any, config: Any, m
     task.model.eval()
     with torch.no_grad():
         scored = folder.design.side.score(task, config, place, folder.design.asked)
+    for metric, value in scored.values.items():
+        if not math.isfinite(value):
+            raise DataError(f"its {metric} is {value}, since training has diverged. Try a lower train.learning_rate.")
     cell = Cell(
         variant=variant,
         seed=seed,

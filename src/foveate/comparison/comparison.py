@@ -22,6 +22,8 @@ from foveate.train import step_seconds, total_seconds
 from foveate.train.log import Progress, Quiet
 from foveate.train.resumption import exclusive
 
+MOST_SEEDS = 10_000
+
 
 def compare(
     task: str,
@@ -79,6 +81,8 @@ def design_of(
         if isinstance(settings.get(name), tuple | range):
             settings[name] = list(settings[name])
     if isinstance(settings.get("seeds"), int) and not isinstance(settings["seeds"], bool):
+        if settings["seeds"] > MOST_SEEDS:
+            raise UsageError(f"compare.seeds are at most {MOST_SEEDS:,} seeds, got {settings['seeds']:,}.")
         settings["seeds"] = list(range(settings["seeds"]))
     config = build(CompareConfig, settings, where="compare")
     changes = dict(variants) if variants is not None else _variants(config)

@@ -79,9 +79,11 @@ class Estimate:
         return self.interval is not None and (self.interval[0] > 0 or self.interval[1] < 0)
 
     def to_dict(self) -> dict[str, float | int | list[float] | None]:
-        """Plain data for JSON."""
-        interval = None if self.interval is None else list(self.interval)
-        return {"mean": self.mean, "standard_error": self.error, "interval_95": interval, "count": self.count}
+        """Plain data for JSON, which has no infinite numbers: an error beyond the largest number is not known."""
+        known = self.interval if self.interval is not None and all(map(math.isfinite, self.interval)) else None
+        error = self.error if self.error is not None and math.isfinite(self.error) else None
+        interval = None if known is None else list(known)
+        return {"mean": self.mean, "standard_error": error, "interval_95": interval, "count": self.count}
 
     def __str__(self) -> str:
         return self.shown()
@@ -91,12 +93,15 @@ class Estimate:
 
         >>> Estimate(12.3456, 0.0123, 3).shown(), Estimate(1234.5, 25.0, 3).shown(sign=True)
         ('12.346 ± 0.012', '+1,234 ± 25')
+        >>> Estimate(1.5e300, math.inf, 2).shown(), Estimate(2.5e18, 1.25e17, 3).shown()
+        ('1.5e+300 ± ?', '2.5e+18 ± 1.2e+17')
         """
         plus = "+" if sign else ""
         if not self.error or not math.isfinite(self.error):
-            return f"{self.mean:{plus},.{_digits(self.mean, 4)}f}" + ("" if self.error is None else " ± 0")
+            error = "" if self.error is None else f" ± {'?' if self.error else 0}"
+            return _figure(self.mean, plus, _digits(self.mean, 4), 4) + error
         digits = _digits(self.error, 2)
-        return f"{self.mean:{plus},.{digits}f} ± {self.error:,.{digits}f}"
+        return f"{_figure(self.mean, plus, digits, 4)} ± {_figure(self.error, '', digits, 2)}"
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate | None:
@@ -119,6 +124,11 @@ def _digits(value: float, significant: int) -> int:
     if significant == 4 and value == int(value):
         return 0
     return max(0, significant - 1 - exponent)
+
+
+def _figure(value: float, plus: str, digits: int, significant: int) -> str:
+    """A number with so many digits after the point; one of more than fifteen digits before it by its power of ten."""
+    return f"{value:{plus}.{significant}g}" if abs(value) >= 1e15 else f"{value:{plus},.{digits}f}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,6 +144,19 @@ def _placed(rows: Sequence[Row]) -> Batch:
 
 
 @dataclass(frozen=True, eq=False)
+class Rejection:
+    """The pairs of a batch, and after them each pair with a rejected target once more, with that one as its target."""
+
+    source: Batch
+    target: Batch
+    rows: Int[Tensor, " rejected"]
+    """The rows of these pairs in the batch, in the order of the rejected targets."""
+
+    def to(self, device: torch.device | str) -> "Rejection":
+        return Rejection(self.source.to(device), self.target.to(device), self.rows.to(device))
+
+
+@dataclass(frozen=True, eq=False)
 class PairBatch:
     """Sources with their targets, row by row, and the numbers of their examples.
 
@@ -155,7 +168,10 @@ class PairBatch:
     examples: tuple[int, ...]
     links: Int[Tensor, "links 3"] | None = None
     """Row, source token and target token of every known link, without the begin token; None without links."""
+    rejection: Rejection | None = None
+    """The batch with its rejected targets; None without them."""
 
     def to(self, device: torch.device | str) -> "PairBatch":
         links = None if self.links is None else self.links.to(device)
-        return PairBatch(self.source.to(device), self.target.to(device), self.examples, links)
+        rejection = None if self.rejection is None else self.rejection.to(device)
+        return PairBatch(self.source.to(device), self.target.to(device), self.examples, links, rejection)

@@ -45,6 +45,8 @@ class Report:
     too_long: LeftOut = LeftOut()
     longest: int = 0
     """The number of tokens of the longest side, including pairs that were left out."""
+    rejected: int = 0
+    """The number of used pairs that have a rejected target."""
     source_tokens: int = 0
     target_tokens: int = 0
     source_unknown: int = 0
@@ -66,6 +68,8 @@ class Report:
 
     def __str__(self) -> str:
         sentences = [f"All {self.total:,} pairs are used." if 1 < self.used == self.total else self._used()]
+        if self.rejected:
+            sentences.append(f"{self.rejected:,} {'has' if self.rejected == 1 else 'have'} a rejected translation.")
         if self.empty.count:
             has = "has" if self.empty.count == 1 else "have"
             sentences.append(f"{self.empty.count:,} {has} an empty side: {self.empty}.")
@@ -93,7 +97,7 @@ class Report:
         return f"{used} of {counted(self.total, 'pair')} {verb} used."
 
 
-_COUNTS = ("total", "source_tokens", "target_tokens", "source_unknown", "target_unknown")
+_COUNTS = ("total", "rejected", "source_tokens", "target_tokens", "source_unknown", "target_unknown")
 
 
 def _percent(part: int, whole: int) -> str:

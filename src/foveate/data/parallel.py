@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Int, Int64, UInt32
 from torch import Tensor
 
-from foveate.data.batch import Batch, PairBatch
-from foveate.data.pair_encoding import Linker, PairEncoder
+from foveate.data.batch import Batch, PairBatch, Rejection
+from foveate.data.pair_encoding import Linker, PairEncoder, Rejecter
 from foveate.data.pair_report import Report
 from foveate.data.row_journal import write_rows
 from foveate.data.store import FeatureStore, TokenStore, open_rows
@@ -35,6 +36,8 @@ class ParallelData:
     """Other sources of the pairs, which training reads in turn with `source`; as many for each pair."""
     directions: UInt32[np.ndarray, " rows"] | None = None
     """The direction of each pair, by its number; None of one direction."""
+    rejected: TokenStore | None = None
+    """Rejected targets as begin + tokens + end, with an empty row for a pair that has none; None without them."""
 
     @classmethod
     def open(cls, folder: Path | str) -> "ParallelData":
@@ -57,6 +60,12 @@ class ParallelData:
                 f"{folder} is damaged: it has {len(source):,} sources and links of {len(links):,} pairs. Prepare the "
                 "data again."
             )
+        rejected = TokenStore.open(folder / "rejected") if (folder / "rejected").exists() else None
+        if rejected is not None and len(rejected) != len(source):
+            raise DataError(
+                f"{folder} is damaged: it has {len(source):,} sources and rejected targets of {len(rejected):,} pairs. "
+                "Prepare the data again."
+            )
         directions = TokenStore.open(folder / "directions") if (folder / "directions").exists() else None
         if directions is not None and not len(source) == len(directions) == directions.num_tokens:
             raise DataError(
@@ -68,7 +77,8 @@ class ParallelData:
             raise DataError(
                 f"{folder} is damaged: sources and their variants differ in number. Prepare the data again."
             )
-        return cls(source, target, lines.tokens, links, variants, None if directions is None else directions.tokens)
+        numbers = None if directions is None else directions.tokens
+        return cls(source, target, lines.tokens, links, variants, numbers, rejected)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -81,9 +91,11 @@ class ParallelData:
     def batch(self, examples: Sequence[int] | np.ndarray, *, draw: Draw | None = None) -> PairBatch:
         """The pairs with these numbers, padded; with a `draw` those of training, whose sources may be variants."""
         chosen = tuple(int(example) for example in examples)
-        source = Batch.of(drawn(self.source, self.variants, chosen, draw))
-        target = Batch.of([self.target[example] for example in chosen])
-        return PairBatch(source, target, chosen, None if self.links is None else _gathered(self.links, chosen))
+        sources = drawn(self.source, self.variants, chosen, draw)
+        targets = [self.target[example] for example in chosen]
+        links = None if self.links is None else _gathered(self.links, chosen)
+        rejection = None if self.rejected is None else _rejection(self.rejected, sources, targets, chosen)
+        return PairBatch(Batch.of(sources), Batch.of(targets), chosen, links, rejection)
 
     def require(self, source: Tokeniser | Input, target: Tokeniser) -> None:
         """Raise DataError unless the rows were made with these tokenisers, or the sources fit this input."""
@@ -96,6 +108,8 @@ class ParallelData:
         else:
             raise DataError(f"{self.source.folder} has rows of another kind than {source}. Prepare the data again.")
         _require_tokens(self.target, target)
+        if self.rejected is not None:
+            _require_tokens(self.rejected, target, shortest=0)
         if self.links is not None:
             _require_links(self.links, self.source.lengths, self.target.lengths)
 
@@ -103,17 +117,18 @@ class ParallelData:
         """Read all files. Raises DataError if one has changed since it was written."""
         self.source.verify()
         self.target.verify()
-        if self.links is not None:
-            self.links.verify()
+        for store in (self.links, self.rejected):
+            if store is not None:
+                store.verify()
 
 
-def _require_tokens(store: TokenStore | FeatureStore, tokeniser: Tokeniser) -> None:
+def _require_tokens(store: TokenStore | FeatureStore, tokeniser: Tokeniser, *, shortest: int = 1) -> None:
     if not isinstance(store, TokenStore) or store.tokeniser_digest != tokeniser.digest():
         raise DataError(
             f"{store.folder} was made with another tokeniser: its digest differs. Prepare the data again, or "
             "restore the tokeniser it was made with."
         )
-    store.require(below=tokeniser.vocab_size, shortest=1)
+    store.require(below=tokeniser.vocab_size, shortest=shortest)
 
 
 def _require_links(links: TokenStore, source: np.ndarray, target: np.ndarray) -> None:
@@ -132,17 +147,18 @@ def prepare(
     *,
     max_length: int,
     links: Linker | None = None,
+    rejected: Rejecter | None = None,
     processes: int = 1,
     origin: str = "",
 ) -> tuple[ParallelData, Report]:
     """Tokenise a stream of pairs into a folder, which is written completely or not at all.
 
     Pairs with an empty side, or a side of more than `max_length` tokens with its end symbol, are left out and reported.
-    `links` returns the known links between the tokens of a pair. `processes` and `origin` are those of `write_rows`,
-    which raises errors as well.
+    `links` returns the known links between the tokens of a pair, `rejected` a worse target of it, or an empty text.
+    `processes` and `origin` are those of `write_rows`, which raises errors as well.
     """
     folder = Path(folder)
-    encoder = PairEncoder(source_tokeniser, target_tokeniser, max_length, links)
+    encoder = PairEncoder(source_tokeniser, target_tokeniser, max_length, links, rejected)
     report = write_rows(folder, pairs, encoder, processes=processes, origin=origin)
     return ParallelData.open(folder), report
 
@@ -152,3 +168,15 @@ def _gathered(links: TokenStore, examples: Sequence[int]) -> Int[Tensor, "links 
     pairs = [links[example].astype(np.int64).reshape(-1, 2) for example in examples]
     rows = np.repeat(np.arange(len(pairs)), [len(pair) for pair in pairs])
     return torch.from_numpy(np.column_stack([rows, np.concatenate([*pairs, np.empty((0, 2), np.int64)])]))
+
+
+def _rejection(
+    rejected: TokenStore, sources: Sequence[Any], targets: Sequence[np.ndarray], examples: Sequence[int]
+) -> Rejection | None:
+    """Some pairs with their rejected targets; None if none has one."""
+    others = [rejected[example] for example in examples]
+    rows = [row for row, other in enumerate(others) if len(other)]
+    if not rows:
+        return None
+    source = Batch.of([*sources, *(sources[row] for row in rows)])
+    return Rejection(source, Batch.of([*targets, *(others[row] for row in rows)]), torch.tensor(rows))

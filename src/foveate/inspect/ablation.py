@@ -31,9 +31,16 @@ class SwitchedOff(nn.Module):
         return self._without(self.inner.tile(scores, visible, statistic, first=first))
 
     def _without(self, weights: Tensor) -> Tensor:
+        if self.heads and max(self.heads) >= weights.shape[1]:
+            raise UsageError(f"There is no head {max(self.heads)}: this site has {weights.shape[1]}, counted from 0.")
         on = torch.ones(weights.shape[1], 1, 1, dtype=weights.dtype, device=weights.device)
         on[self.heads] = 0
         return weights * on
+
+
+def _require_number(what: str, number: int) -> None:
+    if number < 0:
+        raise UsageError(f"A {what} to switch off is counted from 0, got {number}.")
 
 
 @contextmanager
@@ -50,21 +57,27 @@ def switched_off(
     >>> context[0, 1].abs().max().item(), torch.allclose(context[0, 0], whole[0, 0], atol=1e-6)
     (0.0, True)
 
-    Raises UsageError for a site that is not an `Attention`, whose heads and keys cannot be switched off one by one.
+    Raises UsageError for a site that is not an `Attention`, whose heads and keys cannot be switched off one by one, for
+    keys without sites, for negative numbers, and, when the site is read, for a head that it does not have.
     """
     modules, off = dict(model.named_modules()), defaultdict(list)
     for name, head in heads:
         off[name].append(head)
+        _require_number("head", head)
     for name in off:
         if not isinstance(modules.get(name), Attention):
             raise UsageError(f"{name!r} is not an Attention, so its heads cannot be switched off one by one.")
-    hidden = sorted(set(keys))
+    hidden, sites = sorted(set(keys)), tuple(dict.fromkeys(sites))
+    for key in hidden:
+        _require_number("key", key)
+    if hidden and not sites:
+        raise UsageError("Keys are switched off at sites, and none is named. Name them: sites=[name, …].")
     with ExitStack() as stack:
         for name, numbers in off.items():
             site = modules[name]
             assert isinstance(site, Attention)
             stack.enter_context(_changed(site, "normaliser", SwitchedOff(site.normaliser, numbers)))
-        for name in dict.fromkeys(sites) if hidden else ():
+        for name in sites if hidden else ():
             attention = modules.get(name)
             if not isinstance(attention, Attention):
                 raise UsageError(f"{name!r} is not an Attention, so no key can be switched off there.")

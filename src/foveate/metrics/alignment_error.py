@@ -8,7 +8,7 @@ from foveate.errors import DataError
 from foveate.metrics.named_score import Score, require_pairs
 
 Link = tuple[int, int]
-_PHARAOH = re.compile(r"(\d+)([-?p])(\d+)")
+_PHARAOH = re.compile(r"(\d{1,9})([-?p])(\d{1,9})")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def parse_naacl(lines: Iterable[str], sentences: int, where: str = "alignment") 
             continue
         if (
             len(fields) not in (3, 4)
-            or not all(field.isdecimal() for field in fields[:3])
+            or not all(field.isdecimal() and len(field) < 10 for field in fields[:3])
             or fields[3:] not in ([], ["S"], ["P"])
         ):
             raise DataError(

@@ -30,7 +30,8 @@ def corpus_bleu(
         raise SetupError(
             f"BLEU: sacrebleu cannot use its tokeniser {tokenise!r}: {' '.join(str(error).split())}"
         ) from error
-    return _scored("BLEU", metric, hypotheses, references, higher_is_better=True)
+    name = "BLEU" if tokenise == "13a" else f"BLEU ({tokenise})"
+    return _scored(name, metric, hypotheses, references, higher_is_better=True)
 
 
 def corpus_chrf(hypotheses: Sequence[str], *references: Sequence[str | None], word_order: int = 0) -> Score:

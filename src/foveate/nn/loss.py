@@ -72,6 +72,10 @@ class Predictions:
             return cross_entropy(self.vectors, target, label_smoothing=label_smoothing)
         return projected_cross_entropy(self.vectors, self.weight, target, label_smoothing=label_smoothing)
 
+    def first(self, count: int) -> "Predictions":
+        """Those of the first tokens."""
+        return Predictions(self.vectors[:count], self.weight)
+
     def logits(self, rows: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
         """The logits of some of the tokens."""
         chosen = self.vectors[rows]

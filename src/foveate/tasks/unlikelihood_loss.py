@@ -41,10 +41,14 @@ class UnlikelihoodConfig:
         """Raises UsageError for a model whose training loss is more than that of its logits: whose method `loss` is not
         one of these, or whose attention samples positions.
         """
-        more = getattr(model, "reinforce", None) is not None or getattr(type(model), "loss", None) not in losses
-        if self.weight and more:
+        if self.weight and not learns_from_logits(model, *losses):
             raise UsageError(
                 f"unlikelihood.weight is for models that learn from their logits alone, and {type(model).__name__} has "
                 "more in its loss, such as that of sampled positions. Leave unlikelihood out, or choose another model "
                 "or normaliser."
             )
+
+
+def learns_from_logits(model: nn.Module, *losses: object) -> bool:
+    """Whether a model's method `loss` is one of these, and its attention does not sample positions."""
+    return getattr(model, "reinforce", None) is None and getattr(type(model), "loss", None) in losses

@@ -77,7 +77,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_figure(value: Any) -> bool:
-    return value is None or (type(value) in (int, float, bool) and abs(value) < 1e300)
+    return value is None or (type(value) in (int, float, bool) and abs(value) <= sys.float_info.max)
 
 
 @runtime_checkable

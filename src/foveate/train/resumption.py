@@ -19,7 +19,11 @@ HARMLESS = ("train.max_minutes", "train.log_every", "train.keep", "train.stall_s
 """Settings that do not change the weights of a given step."""
 EARLIER = {"reduction": "fast", "stall_seconds": 60.0, "sharding": "replicate", "device": None}
 """The values that held before these were settings of `train`."""
-EARLIER_OF_TASKS = {"new_vocabulary": False, "unlikelihood": {"weight": 0.0, "ngram": 3}}
+EARLIER_OF_TASKS = {
+    "new_vocabulary": False,
+    "unlikelihood": {"weight": 0.0, "ngram": 3},
+    "preference": {"weight": 1.0, "beta": 0.1},
+}
 """The same for the settings of tasks."""
 EXTENDING = ("train.steps", "train.patience", "train.sharding", "train.device", *HARMLESS)
 """Settings that may change when a run continues: they determine its end, or where its weights are."""

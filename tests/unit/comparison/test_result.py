@@ -77,3 +77,10 @@ def test_the_whisker_of_an_unknown_error_has_no_length() -> None:
 
 def test_huge_figures_have_an_infinite_error() -> None:
     assert Estimate.of([1e304, 1.0]).error == math.inf
+
+
+def test_an_error_beyond_the_largest_number_is_unknown_in_json_and_words() -> None:
+    estimate = Estimate.of([1e304, 1.0])
+    assert estimate.to_dict() == {"mean": 5e303, "standard_error": None, "interval_95": None, "count": 2}
+    assert str(estimate) == "5e+303 ± ?"
+    assert str(Estimate.of([2e20, 2e20])) == "2e+20 ± 0"

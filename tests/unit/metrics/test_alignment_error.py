@@ -88,3 +88,11 @@ def test_where_nothing_is_predicted_precision_is_nought() -> None:
 def test_an_invalid_link_is_named_by_its_line_number() -> None:
     with pytest.raises(DataError, match=r"^links:7: 'x' is not a link"):
         parse_pharaoh(["x"], "links", first=7)
+
+
+def test_a_number_of_any_length_is_not_a_link() -> None:
+    huge = "9" * 5_000
+    with pytest.raises(DataError, match="is not a link"):
+        parse_pharaoh([f"{huge}-0"])
+    with pytest.raises(DataError, match="is not a link"):
+        parse_naacl([f"1 {huge} 1"], 1)

@@ -61,6 +61,33 @@ def test_a_client_that_does_not_read_is_left_at_the_deadline(desk: Desk) -> None
     assert "TimeoutError" in lines[0]
 
 
+def test_a_text_costs_less_for_a_run_that_is_faster(desk: Desk) -> None:
+    """The measure is that of the slowest run: what takes a second costs its characters of a second."""
+    prices: list[int] = []
+
+    def admit(cost: int, **rest: Any) -> None:
+        prices.append(cost)
+        raise RefusedError(429, "enough", "overloaded")
+
+    desk.admission.begin(100.0)
+    desk.admission.admit = admit  # type: ignore[method-assign]
+    for speed in (100.0, 10_000.0, 0.0):
+        card = Card("run", "tag", "run", "", 1, None, 0, (), speed)
+        with pytest.raises(RefusedError, match="enough"):
+            asyncio.run(desk.ask(Request({"type": "http"}), card, ["b" * 1_000], {}))
+    assert prices == [1_000, 10, 1_000]
+
+
+def test_a_refusal_does_not_repeat_a_request_at_length(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Card("run", "tag", "run", "", 1, None, 0, (), 1.0)
+    monkeypatch.setattr(ModelPool, "cards", [card])
+    with pytest.raises(RefusedError) as refusal:
+        desk.card(name="n" * 1_000_000)
+    assert len(refusal.value.reason) < 4_100
+    assert refusal.value.reason.startswith("There is no run 'nnn")
+    assert refusal.value.reason.endswith("This service has run (tag).")
+
+
 def test_a_forced_target_is_limited_and_paid_for_like_the_text(desk: Desk) -> None:
     card = Card("en-fr", "translate", "en-fr", "", 1, ("en", "fr"), 0, (), 1.0)
     for texts, settings in ((["b" * 20_001], {}), (["a"], {"target": "b" * 20_001})):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.serve.service.admission import Limits
 from foveate.serve.service.http_connection import LARGEST_HEAD, http_connection
@@ -55,13 +55,13 @@ class Quiet(uvicorn.Server):
             await self.shutdown(sockets=[listener])
 
 
-def told(talk: Talk) -> bytes:
+def told(talk: Talk, application: ASGIApp = echo) -> bytes:
     """What the server tells a client that talks like this."""
 
     async def whole() -> bytes:
         connection = http_connection(LIMITS)
         server = Quiet(
-            uvicorn.Config(echo, http=connection, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
+            uvicorn.Config(application, http=connection, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
         )
         async with server.listening() as port, asyncio.timeout(10):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2 * LARGE)
@@ -163,6 +163,37 @@ def test_a_header_has_an_end() -> None:
         return await rest(reader)
 
     assert told(talk)[:13] in (b"HTTP/1.1 431 ", b"reset")
+
+
+@pytest.mark.parametrize("line", [b"a:\r\n", b"x-key: " + b"k" * 100 + b"\r\n"])
+def test_what_follows_a_body_has_an_end_too(line: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nword\r\n0\r\n")
+        writer.write(line * (LARGEST_HEAD // len(line) + 200))
+        return await rest(reader)
+
+    assert b"431 Request Header Fields Too Large" in told(talk)
+
+
+def test_what_follows_a_body_is_no_part_of_the_header() -> None:
+    headers: list[list[bytes]] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["more_body"]:
+            pass
+        headers.append([name for name, _ in scope["headers"]])
+        await echo(scope, receive_nothing, send)
+
+    async def receive_nothing() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write((head + b"4\r\nword\r\n0\r\nAuthorization: x\r\n\r\n") * 2)
+        return await reader.readuntil(b"content-length: 0\r\n\r\n") + await reader.readuntil(b"\r\n\r\n")
+
+    assert told(talk, application).count(b"HTTP/1.1 200") == 2
+    assert headers == [[b"host", b"transfer-encoding"]] * 2
 
 
 def test_requests_that_wait_for_the_one_before_them_are_not_late() -> None:

@@ -133,6 +133,24 @@ def test_samples_without_a_seed_differ(writer: ServedGenerator) -> None:
     assert len(told(seed=0)) == len(told(seed=-5)) == len(told(temperature=0)) == 1
 
 
+def test_equal_texts_of_a_request_have_different_samples_unless_there_is_a_seed(writer: ServedGenerator) -> None:
+    def told(**settings: Any) -> list[str]:
+        answers = writer.answer(["ab"] * 3, {"max_tokens": 30, **settings})
+        return [answer.value["text"] for answer in answers]
+
+    assert len(set(told())) > 1
+    assert told(seed=4) == 3 * [writer.answer(["ab"], {"max_tokens": 30, "seed": 4})[0].value["text"]]
+
+
+@pytest.mark.parametrize("settings", [{}, {"target": "mot " * 1_100}])
+def test_an_explanation_has_no_more_tokens_than_a_translation(
+    served: ServedTranslator, settings: dict[str, str]
+) -> None:
+    text = "The cat sleeps." if settings else "a " * 1_100
+    with pytest.raises(DataError, match=r"A sentence has 1,\d\d\d tokens, and at most 1,000 are allowed"):
+        served.explain(text, settings)
+
+
 @pytest.mark.parametrize("settings", [{}, {"target": "Le chat dort."}, {"site": "encoder.0.attention.attention"}])
 def test_an_explanation_asks_before_each_of_its_attentions(served: ServedTranslator, settings: dict[str, str]) -> None:
     """Whatever the question at which it is interrupted, it ends there."""
@@ -156,7 +174,7 @@ def test_an_explanation_asks_before_each_of_its_attentions(served: ServedTransla
         assert count == stops
 
 
-@pytest.mark.parametrize(("site", "sizes"), [(0, "3000 × 3000"), (None, "301 × 3000")])
+@pytest.mark.parametrize(("site", "sizes"), [(0, "900 × 900"), (None, "301 × 900")])
 def test_a_map_that_is_too_large_is_refused_before_it_is_computed(
     served: ServedTranslator, site: int | None, sizes: str
 ) -> None:
@@ -169,7 +187,7 @@ def test_a_map_that_is_too_large_is_refused_before_it_is_computed(
     assert served.pattern
     target = None if site == 0 else "a" * 301
     with pytest.raises(UsageError, match=sizes), interruptible(ask):
-        served.explain("a" * 3000, {"site": site, "target": target})
+        served.explain("a" * 900, {"site": site, "target": target})
     assert not count
 
 

@@ -2,13 +2,15 @@ import errno
 import io
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
 
 from foveate.errors import SetupError
+from foveate.storage.manifest import DamagedError
 from foveate.train import Progress, watch
-from foveate.train.log import Bar, Lines, MetricsLog, Pace, Quiet
+from foveate.train.log import Bar, Lines, MetricsLog, Pace, Quiet, read_rows
 
 TRAIN = {"kind": "train", "step": 50, "loss": 2.5, "learning_rate": 1e-3, "tokens_per_second": 1234.5, "seconds": 1.0}
 VALID = {"kind": "valid", "step": 50, "loss": 2.25, "best": True, "seconds": 1.0}
@@ -169,3 +171,12 @@ def test_a_full_disk_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="disk is full"):
         log.write({"kind": "train", "step": 1})
     log.close()
+
+
+def test_the_largest_perplexity_that_training_writes_can_be_read(tmp_path: Path) -> None:
+    row = {"kind": "valid", "step": 1, "loss": 7e5, "perplexity": math.exp(700.0), "largest": sys.float_info.max}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    assert read_rows(tmp_path / "metrics.jsonl") == [row]
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({**row, "step": 1, "loss": 10**400}) + "\n")
+    with pytest.raises(DamagedError, match="is not a row that training writes"):
+        read_rows(tmp_path / "metrics.jsonl")

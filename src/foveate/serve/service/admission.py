@@ -2,8 +2,9 @@
 
 A service that accepts everything answers nothing in time when too much is asked: all requests wait until their
 deadlines. The cost of a request is known before its text is tokenised, by its characters, and the rate at which cost is
-worked off is measured, so that the waiting time is known too. The cost of a file follows from the time that its run
-took for such files at the start (`Card.price`), in characters, too, so that all requests have one measure.
+worked off is measured, so that the waiting time is known too. Runs differ in speed, and all requests have one measure,
+the characters of the slowest run: the cost of a text for a faster one is less, by their speeds at the start
+(`Card.speed`), and that of a file follows from the time that its run took for such files then (`Card.price`).
 
 What is answered in flight gets half of the time while a batch is answered (`ModelProcess`), so that it waits for
 explanations and for twice of what flies at most, and not for all.

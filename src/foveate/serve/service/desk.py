@@ -92,7 +92,8 @@ class Desk:
         settings = directed(card, settings)
         if self.draining:
             raise unavailable("The service is closing.")
-        price = cost(kind, texts, settings, card.lengths)
+        characters = cost(kind, texts, settings, card.lengths)
+        price = self.admission.worth(characters / card.speed) if card.speed else characters
         alone = tokens_of(settings, card.lengths) / card.pace if card.pace and kind == "answer" else 0.0
         async with aclosing(self._admitted(request, card, texts, [], settings, kind, price, alone)) as parts:
             async for part in parts:

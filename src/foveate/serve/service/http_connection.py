@@ -26,7 +26,7 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
         _late: asyncio.TimerHandle | None = None
         _stuck: asyncio.TimerHandle | None = None
         _head = 0
-        """Bytes of the header until now."""
+        """Bytes of the header until now, and then of what follows the body."""
         _in_body = False
         _answering: RequestResponseCycle | None = None
 
@@ -73,6 +73,12 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
                 self._expect()
             super().on_message_begin()
 
+        def on_header(self, name: bytes, value: bytes) -> None:
+            if not self._in_body:
+                super().on_header(name, value)
+            else:  # uvicorn would add a trailer to the header: RFC 9110, 6.5.1, forbids it
+                self._head += len(name) + len(value) + len(b":\r\n")
+
         def on_headers_complete(self) -> None:
             if self._offers():
                 return
@@ -82,7 +88,7 @@ def http_connection(limits: Limits) -> type[asyncio.Protocol]:
         def on_message_complete(self) -> None:
             if self._offers():
                 return
-            self._in_body = False
+            self._in_body, self._head = False, 0
             self._forget()
             super().on_message_complete()
 

@@ -2,11 +2,17 @@
 
 from collections.abc import Mapping
 
+LONGEST = 4_000
+"""Characters of a reason: it quotes names of the request, which may be as long as that is."""
+
 
 class RefusedError(Exception):
     """`reason` says what is wrong, where, and what to try; `code` is one word for programs."""
 
     def __init__(self, status: int, reason: str, code: str, headers: Mapping[str, str] | None = None) -> None:
+        if len(reason) > LONGEST:
+            half = LONGEST // 2
+            reason = f"{reason[:half]} … {reason[-half:]}"
         super().__init__(reason)
         self.status, self.reason, self.code, self.headers = status, reason, code, dict(headers or {})
 

@@ -80,17 +80,19 @@ class ContinuationFlight:
         config: DecodeConfig | None = None,
         length: int | None = None,
         ends: Sequence[str] = (),
-        example: int = 0,
+        examples: Sequence[int] | None = None,
     ) -> list[int]:
         """Queue prompts. Returns the number of tokens of each.
 
-        `length` is the most tokens of a continuation, `ends` are texts that end it, and `example` is its number for the
-        noise of sampling (`first` of `generate`). Raises UsageError for a name that is taken and for beam search,
-        DataError for a prompt that leaves no position free; then no prompt is admitted.
+        `length` is the most tokens of a continuation, `ends` are texts that end it, and `examples` are the prompts'
+        numbers for the noise of sampling (`first` of `generate`), 0 for all if there are none. Raises UsageError for a
+        name that is taken and for beam search, DataError for a prompt that leaves no position free; then no prompt is
+        admitted.
         """
         require_texts(prompts)
         generator = self.generator
-        own = numbered(prompts, lambda text: generator.prompt(text, config, length=length, example=example))
+        number = iter(examples if examples is not None else [0] * len(prompts))
+        own = numbered(prompts, lambda text: generator.prompt(text, config, length=length, example=next(number)))
         self.flight.admit(names, own)
         for name, text, prompt in zip(names, prompts, own, strict=True):
             self._writing[name] = _Writing(text, Endings(ends), generator.running(prompt.tokens))

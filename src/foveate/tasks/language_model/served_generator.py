@@ -75,7 +75,9 @@ class GenerationFlight:
         config, ends = _search(settings), _ends(settings)
         length = whole(settings, "max_tokens", self.served.usual_length, self.served.most_length)
         names = [(number, place) for place in range(len(texts))]
-        read = self._flight.admit(names, texts, config=config, length=length, ends=ends)
+        # A seed makes the sample of a text the same in every request; without one, equal texts have different samples.
+        examples = range(len(texts)) if settings.get("seed") is None else None
+        read = self._flight.admit(names, texts, config=config, length=length, ends=ends, examples=examples)
         self._questions[number] = _Question(read, tell)
 
     def drop(self, number: int) -> None:

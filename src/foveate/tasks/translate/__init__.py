@@ -52,6 +52,7 @@ TASK = Entry(
         "valid_target": "target side of the validation pairs",
         "links": "word links such as 0-0 1-2, one line for each source line, that train the attention",
         "valid_links": "links of the validation pairs",
+        "rejected": "worse translations, one line for each source line, that become less probable; an empty line: none",
     },
     tests={
         "source": "test pairs for translation; by default the validation pairs",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from foveate.attention import Attention, AttentionRecord
 from foveate.attention.claim import restriction
 from foveate.attention.record import Recording
-from foveate.data.batch import PairBatch
+from foveate.data.batch import PairBatch, Rejection
 from foveate.errors import UsageError
 from foveate.inspect.trace.site import titled
 from foveate.tasks.translate.alignment_head import Head
@@ -77,7 +77,9 @@ def linked_tokens(links: Int[Tensor, "links 3"]) -> int:
     return len(links[:, ::2].unique(dim=0))
 
 
-def guided_weights(recording: Recording, batch: PairBatch, head: Head) -> Float[Tensor, "batch target source"]:
+def guided_weights(
+    recording: Recording, batch: PairBatch | Rejection, head: Head
+) -> Float[Tensor, "batch target source"]:
     """The chosen map of every pair in a batch that the model has just read."""
     return choose(crossings(recording, (batch.target.length - 1, batch.source.length)), head)
 

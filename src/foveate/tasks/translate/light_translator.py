@@ -115,10 +115,10 @@ class LightTranslator:
             text, tuple(one_line(self.target_tokeniser.decode(one.tokens)) for one in hypotheses), tuple(hypotheses)
         )
 
-    def work(self, texts: Sequence[str]) -> float:
+    def work(self, texts: Sequence[str], config: DecodeConfig) -> float:
         """About how many multiplications the translations take: one for each weight, hypothesis and token."""
         tokens = sum(len(self.source_tokeniser.encode(text)) for text in texts)
-        return float(tokens) * beam_size(self.config) * self.model.size
+        return float(tokens) * beam_size(config) * self.model.size
 
     def align(self, translations: Sequence[Translation], head: Head | None = None) -> list["Alignment"]:
         """As `Translator.align`, of translations. Raises NotSupportedError for a head that is not there."""

@@ -1,4 +1,6 @@
-"""The pairs of a translation run: where they are, which are held out, and the links between their words."""
+"""The pairs of a translation run: where they are, which are held out, the links between their words, and what was
+rejected.
+"""
 
 import json
 import math
@@ -34,6 +36,9 @@ class DataConfig:
     valid_target: str | None = setting(None, "target side of the validation pairs")
     links: str | None = setting(None, "file of word links like 0-0 1-2, line by line of source: attention is guided")
     valid_links: str | None = setting(None, "links of the validation pairs")
+    rejected: str | None = setting(
+        None, "file of worse translations, line by line of source, that become less probable; none: an empty line"
+    )
     links_column: int | None = setting(None, "column of the links, where they are in the tab-separated file of source")
     direction_column: int | None = setting(
         None,
@@ -124,6 +129,27 @@ class Links:
         return piece_links(links.possible, *spans)
 
 
+class Rejected:
+    """The rejected translations of a file's pairs, line by line."""
+
+    def __init__(self, lines: Sequence[str], where: str) -> None:
+        """`where` names the file in messages."""
+        self.lines = {number: line for number, line in enumerate(lines, start=1) if line.strip()}
+        self.where = where
+
+    def __call__(self, pair: Pair) -> str:
+        """The rejected translation of a pair; an empty text if it has none. Raises DataError for one that is the target
+        as well.
+        """
+        rejected = self.lines.get(pair.line, "")
+        if rejected and rejected == pair.target:
+            raise DataError(
+                f"{self.where}:{pair.line}: the rejected translation is the target itself. Empty this line, or name "
+                "another translation."
+            )
+        return rejected
+
+
 class Pairs:
     """The pairs for training and for validation, read from their files each time."""
 
@@ -157,7 +183,8 @@ class Pairs:
     def origin(self, part: str) -> str:
         """A text that promises the same pairs: the files with their sizes and times, and the choice among them."""
         data = self.data
-        files = (data.source, data.target, data.valid_source, data.valid_target, data.links, data.valid_links)
+        texts = (data.source, data.target, data.valid_source, data.valid_target)
+        files = (*texts, data.links, data.valid_links, *([data.rejected] if data.rejected else []))
         stats = [stamps(file) for file in files]
         choice = [part, data.columns, data.links_column, data.direction_column, sorted(self.drawn)]
         return json.dumps([stats, choice])
@@ -181,18 +208,30 @@ class Pairs:
             return Links([pair.source for pair in read_pairs(texts, columns=columns)], texts, source, target)
         if path is None:
             return None
+        return Links(self._beside(path, part, "links"), path, source, target)
+
+    def rejected(self, part: str) -> Rejected | None:
+        """The rejected translations of the training pairs, where there are any."""
+        path = self.data.rejected
+        if path is None or part != "train":
+            return None
+        return Rejected(self._beside(path, part, "rejected translations"), path)
+
+    def _beside(self, path: str, part: str, what: str) -> list[str]:
+        """The lines of a file that belong to the pairs of another. Raises DataError if they differ in number."""
         lines, pairs = list(read_lines(path)), sum(1 for _ in self._file(part))
         if len(lines) != pairs:
             raise DataError(
-                f"{path} has {counted(len(lines), 'line')} but there are {counted(pairs, 'pair')}. Line n of the links "
-                "belongs to pair n; a pair without links has an empty line."
+                f"{path} has {counted(len(lines), 'line')} but there are {counted(pairs, 'pair')}. Line n of the "
+                f"{what} belongs to pair n; a pair without {what} has an empty line."
             )
-        return Links(lines, path, source, target)
+        return lines
 
     def hold_out(self, folder: Path) -> dict[str, Any]:
         """Write train.tsv and valid.tsv, without pairs that have an empty side; the settings of `data` that name them.
 
-        Raises DataError for links, which belong to the lines of their files, and for a tab inside a text.
+        Raises DataError for links and rejected translations, which belong to the lines of their files, and for a tab
+        inside a text.
         """
         if self.data.direction_column is not None:
             raise DataError(
@@ -203,6 +242,11 @@ class Pairs:
             raise DataError(
                 "Links belong to the lines of their files, and no line is held out from those for a comparison. "
                 "Give validation files with --valid-source (data.valid_source) and --valid-links."
+            )
+        if self.data.rejected is not None:
+            raise DataError(
+                "Rejected translations belong to the lines of their files, and no line is held out from those for a "
+                "comparison. Give validation files with --valid-source (data.valid_source)."
             )
         for part in ("train", "valid"):
             pairs = [pair for pair in self(part) if part == "train" or (pair.source.strip() and pair.target.strip())]

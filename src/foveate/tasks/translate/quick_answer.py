@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from foveate.data.text import read_lines
 from foveate.errors import FoveateError
 from foveate.tasks.answering import print_answers
+from foveate.tasks.option import decode_config
 from foveate.tasks.translate.paragraph import LineTranslator, Paragraph
 from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_answering import TranslationAnswering, require_consistent
@@ -52,7 +53,8 @@ def answer(arguments: argparse.Namespace) -> bool:
         texts = list(lines if alone else itertools.islice(lines, LINES + 1))
         arguments.inputs = itertools.chain(texts, lines)  # for torch
     try:
-        if not alone and (len(texts) > LINES or translator.work(texts) > WORK):
+        work = translator.work(texts, decode_config(translator.config, arguments))
+        if not alone and (len(texts) > LINES or work > WORK):
             return False
         answering = _Prepared(translator, arguments, texts, notes.append)
     except (NotSupportedError, FoveateError):  # torch answers, or says what is wrong

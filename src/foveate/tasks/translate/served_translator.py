@@ -97,11 +97,13 @@ class ServedTranslator(Served):
 
     def traced(self, text: str, settings: Mapping[str, Any]) -> tuple[Trace, dict[str, Any]]:
         require_text(text)
+        self.require_short([text])
         target, read = settings.get("target"), self.tokens(text)
         self.require_small(settings, {"source": read})
         if target is None:
             translation = self.reader.translate(text)
         elif isinstance(target, str):
+            _require_few(self.reader.target_tokeniser, target)
             translation = self.reader.forced(text, target)
         else:
             raise UsageError(f"target is a text, got {target!r}.")
@@ -123,11 +125,7 @@ class ServedTranslator(Served):
         for sentence in sentences:
             if positions is not None and len(sentence.encode()) >= positions:
                 self.reader.encode(sentence, "A sentence")
-            if len(sentence.encode()) > LONGEST and (tokens := self.tokens(sentence)) > LONGEST:
-                raise DataError(
-                    f"A sentence has {tokens:,} tokens, and at most {LONGEST:,} are allowed: {sentence[:40]!r} … "
-                    "Divide it by a full stop or a line break."
-                )
+            _require_few(self.reader.source_tokeniser, sentence)
 
     def joined(self, lines: Sequence[tuple[str, Paragraph | None]], more: int = 0) -> Answered:
         """The answer to a text from its lines and their translations; None for a line that stays as it is."""
@@ -140,6 +138,15 @@ class ServedTranslator(Served):
             value["alternatives"] = list(parts[0].texts[1 : more + 1]) if len(lines) == len(parts) == 1 else []
         read = sum(self.tokens(part.source) for part in parts)
         return Answered(value, read, sum(map(_written, parts)))
+
+
+def _require_few(tokeniser: Tokeniser, sentence: str) -> None:
+    """Raises DataError for a sentence with too many tokens: time and memory grow with their square."""
+    if len(sentence.encode()) > LONGEST and (tokens := len(tokeniser.encode(sentence))) > LONGEST:
+        raise DataError(
+            f"A sentence has {tokens:,} tokens, and at most {LONGEST:,} are allowed: {sentence[:40]!r} … "
+            "Divide it by a full stop or a line break."
+        )
 
 
 class ServedFlight:

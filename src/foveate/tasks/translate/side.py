@@ -25,6 +25,7 @@ from foveate.tasks.exported import COUNTED, Exported, Note, saver
 from foveate.tasks.length_group import measured_lengths
 from foveate.tasks.option import decode_config, metric_names, pairs_of
 from foveate.tasks.report_page import score_rows, score_tiles, write_report
+from foveate.tasks.run_model import require_text
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, fewer, made_up, require_fit, vocabulary
 from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, buckets, in_percent, written
 from foveate.tasks.sight import Sight
@@ -93,7 +94,7 @@ class TranslateSide(Side):
 
     entry, config, task = TASK, TranslateConfig, TranslateTask
     validated = VALIDATED
-    not_data = NOT_DATA | {"guide", "unlikelihood"}
+    not_data = NOT_DATA | {"guide", "unlikelihood", "preference"}
     lower = frozenset(
         {"loss", "perplexity", "alignment"} | {name for name in METRICS if name.endswith("error") or name == "ter"}
     )
@@ -158,6 +159,7 @@ class TranslateSide(Side):
         return model if arguments.to is None else model.into(arguments.to)
 
     def sight(self, arguments: argparse.Namespace, text: str) -> TranslationSight:
+        require_text(text)
         translator = self.asked(self.load(arguments.run, precision=arguments.precision), arguments)
         Strangers(translator.source_tokeniser, say).note([text])
         if arguments.target is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from foveate.attention import record
 from foveate.config import setting
 from foveate.data.balanced_plan import BalancedPlan
-from foveate.data.batch import Batch, PairBatch
+from foveate.data.batch import Batch, PairBatch, Rejection
 from foveate.data.batching import BatchPlan
 from foveate.data.pair_report import Report
 from foveate.data.parallel import ParallelData, prepare
@@ -42,6 +42,7 @@ from foveate.tasks.run_model import (
 from foveate.tasks.translate.alignment_head import GuideConfig
 from foveate.tasks.translate.head import guidance, guided_weights, linked_tokens, require_guidable
 from foveate.tasks.translate.pair import DataConfig, Pairs
+from foveate.tasks.translate.preference_loss import PreferenceConfig, require_comparable
 from foveate.tasks.translate.run_tokeniser import TOKENISERS, load_tokenisers
 from foveate.tasks.translate.vocabulary_transfer import Sides, TransferReport, transfer_vocabulary
 from foveate.tasks.unlikelihood_loss import UnlikelihoodConfig
@@ -68,6 +69,7 @@ class TranslateConfig:
     guide: GuideConfig = setting(GuideConfig(), "what links in the data teach attention")
     label_smoothing: float = setting(0.1, "probability spread over the vocabulary in the training loss")
     unlikelihood: UnlikelihoodConfig = setting(UnlikelihoodConfig(), "the loss of phrases that repeat by mistake")
+    preference: PreferenceConfig = setting(PreferenceConfig(), "the loss of rejected translations in the data")
     decode: DecodeConfig = setting(BeamConfig(), "how translations are searched for")
     seed: int = setting(0, "seed of initial weights, of the held-out choice and of the order of batches")
     initialise_from: str | None = setting(
@@ -98,14 +100,20 @@ def require_measured(config: TranslateConfig, metric: str) -> None:
         raise ValueError(f"train.metric cannot be alignment: {UNLINKED}")
 
 
-def loss_of_words(model: Seq2Seq, config: TranslateConfig, source: Batch, target: Batch) -> Tensor:
+def loss_of_words(
+    model: Seq2Seq, config: TranslateConfig, source: Batch, target: Batch, rejection: Rejection | None = None
+) -> Tensor:
     """The training loss in nats, summed, without that of links."""
     smoothing, against = config.label_smoothing, config.unlikelihood
-    if not against.weight:
+    if not against.weight and rejection is None:
         return model.loss(source, target, label_smoothing=smoothing)
-    predictions = model.predictions(source, target)
-    words = predictions.cross_entropy(Seq2Seq.predicted(target), label_smoothing=smoothing)
-    return words + against.loss(predictions, target.ids[:, 1:], target.lengths - 1)
+    read = rejection or PairBatch(source, target, ())
+    everything, predicted = model.predictions(read.source, read.target), Seq2Seq.predicted(target)
+    predictions = everything.first(len(predicted))
+    loss = predictions.cross_entropy(predicted, label_smoothing=smoothing)
+    if against.weight:
+        loss = loss + against.loss(predictions, target.ids[:, 1:], target.lengths - 1)
+    return loss if rejection is None else loss + config.preference.loss(everything, rejection)
 
 
 class TranslateTask(SharedValidation):
@@ -125,6 +133,8 @@ class TranslateTask(SharedValidation):
         self.plan = _plan(training, config, config.data.temperature or 1.0, _factors(config, source_tokeniser))
         self.model: Seq2Seq = build_model(config, source_tokeniser.vocab_size, target_tokeniser.vocab_size)
         config.unlikelihood.require_logits(self.model, Seq2Seq.loss, RecurrentSeq2Seq.loss)
+        if training.rejected is not None:
+            require_comparable(self.model)
         if training.links is not None:
             require_guidable(self.model)
 
@@ -165,6 +175,7 @@ class TranslateTask(SharedValidation):
                 target,
                 max_length=longest(config),
                 links=pairs.links(part, source, target),
+                rejected=pairs.rejected(part),
                 processes=config.data.processes or 1,
                 origin=pairs.origin(part),
             )
@@ -219,12 +230,14 @@ class TranslateTask(SharedValidation):
 
     def loss(self, batch: PairBatch) -> Loss:
         count = batch.target.num_tokens - batch.target.size
+        parts = batch.source, batch.target, batch.rejection
         if batch.links is None:
-            return Loss(loss_of_words(self.model, self.config, batch.source, batch.target), count)
+            return Loss(loss_of_words(self.model, self.config, *parts), count)
         guide = self.config.guide
         with record(self.model, gradient=True) as recording:
-            total = loss_of_words(self.model, self.config, batch.source, batch.target)
-        taught = guidance(guided_weights(recording, batch, guide.place), batch.links, guide.place)
+            total = loss_of_words(self.model, self.config, *parts)
+        weights = guided_weights(recording, batch.rejection or batch, guide.place)
+        taught = guidance(weights, batch.links, guide.place)
         return Loss(total + guide.weight * taught, count)
 
     def measured(self, each: Each) -> dict[str, float]:
