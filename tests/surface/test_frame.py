@@ -222,6 +222,13 @@ def test_segments_are_drawn_along_the_time_of_a_recording(data: Path, run: Path,
         assert drawn == [(one.label, pytest.approx(one.start), pytest.approx(one.end)) for one in segments]
     assert foveate("look", run, recording, "--out", tmp_path / "0.ctm").code == 0
     assert (tmp_path / "0.ctm").read_text() == foveate("tag", run, recording, "--format", "ctm").out
+    part = tmp_path / "part.TextGrid"
+    said = foveate("look", run, f"{recording}:0.1-0.3", "--target", true, "--out", part)
+    assert said.code == 0, said.err
+    whole = [one for one in read_track(true).segments if one.start < 0.299]
+    drawn = [(one.label, one.start, one.end) for one in read_track(part, tier="true labels").segments]
+    assert drawn == [(one.label, pytest.approx(one.start), pytest.approx(min(one.end, 0.3))) for one in whole]
+    assert len(whole) < len(read_track(true).segments)
     (tmp_path / "late.txt").write_text("0.0\t0.7\tlow\n")
     said = foveate("look", run, recording, "--target", tmp_path / "late.txt")
     assert (said.code, "late.txt:1: 'low' ends at 0.700 s, and" in said.err) == (3, True)

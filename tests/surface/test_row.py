@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 import foveate
 from foveate.data.picture import read_picture
+from foveate.data.store import TokenStore
 from foveate.data.synthetic import SHAPES, shapes
 from foveate.inspect import read_trace
 from foveate.inspect.figure.pixel import encode
@@ -195,6 +196,24 @@ CHANGED = (
     *("--set", "reader.augmentation.flip=true", "--set", "reader.augmentation.changes=2"),
     *("--set", "reader.augmentation.mixup=0.4", "--set", "reader.augmentation.padding=1"),
 )
+
+
+def test_the_parts_of_one_array_file_are_trained_on_and_validated(tmp_path: Path, foveate: Any) -> None:
+    pixels, labels = pixels_and_labels(pictures(tmp_path / "pictures"))
+    names = np.array(labels)
+    np.savez(tmp_path / "data.npz", x_train=pixels[::2], y_train=names[::2], x_test=pixels[1::2], y_test=names[1::2])
+    parts = ("--data", f"{tmp_path / 'data.npz'}:train", "--valid-data", f"{tmp_path / 'data.npz'}:test")
+    said = foveate("train", "classify", *parts, *FEW, *SMALL, "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert len(TokenStore.open(tmp_path / "run/data/train/labels")) == len(names[::2])
+    assert len(TokenStore.open(tmp_path / "run/data/valid/labels")) == len(names[1::2])
+
+
+def test_recordings_that_are_all_too_long_are_named_also_at_three_speeds(tmp_path: Path, foveate: Any) -> None:
+    more = ("--set", "reader.augmentation.speeds=[0.9, 1.0, 1.1]", "--set", "data.max_length=1")
+    said = foveate("train", "classify", "--data", sounds(tmp_path / "sounds"), *FEW, *more, "--out", tmp_path / "run")
+    assert (said.code, "No example is left for the train data." in said.err) == (3, True), said.err
+    assert "damaged" not in said.err
 
 
 def test_training_with_changed_and_mixed_pictures_resumes_to_the_same_bits(tmp_path: Path, foveate: Any) -> None:

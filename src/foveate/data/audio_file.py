@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from foveate.data.audio_header import end_of_samples, ogg_ends
+from foveate.data.audio_header import end_of_samples, mp3_samples, ogg_ends, ogg_streams
 from foveate.errors import DataError, SetupError
 from foveate.suggestion import missing_file
 
@@ -39,6 +39,10 @@ CUT = "cut off: the file ends before the last sample that its header promises"
 UNENDED = "cut off: its last page of Ogg does not end the stream"
 """The remark on an Ogg file whose end is missing, or that a live stream wrote."""
 _CHUNK = 1 << 18
+_HEADER = 1024
+"""Bytes that a file without samples may have."""
+_MP3_MARGIN = 8 * 1152
+"""Samples of frames that hold none: the table of contents, and what the encoder adds at both ends."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ class Recording:
         if rate == self.rate:
             return self
         samples = resampled(self.samples, self.rate, rate)
+        samples = samples if len(samples) else self.samples[:1]  # the shortest stretch is one sample
         remark = f"{self.rate:,} samples a second, resampled to {rate:,}"
         return Recording(self.name, samples, rate, (*self.remarks, remark))
 
@@ -170,6 +175,17 @@ def _read(clip: Clip, data: bytes | None = None, longest: float = LONGEST) -> Re
     remarks = [f"{channels} channels, whose mean is read"] if channels > 1 else []
     if clip.end is None:
         with io.BytesIO(data) if data is not None else clip.path.open("rb") as content:
+            if str(file.format) == "MP3" and (mp3_samples(content) or 0) > 1.01 * read + _MP3_MARGIN:
+                raise DataError(
+                    f"{clip.path} has more sound than its header says, as MP3 files of a varying rate without a table "
+                    f"of contents do, and several in one; {read / rate:.2f} s of it would be read. Save it again as "
+                    "WAV or FLAC."
+                )
+            if ogg_streams(content) > 1:
+                raise DataError(
+                    f"{clip.path} has several streams that follow one another, of which the first would be read. Save "
+                    "it again as WAV or FLAC."
+                )
             if read < 0.99 * frames or _lacks_samples(content):  # MP3 knows only about how many
                 remarks.append(CUT)
             if not ogg_ends(content):
@@ -284,6 +300,13 @@ def _stretch(clip: Clip, file: Any) -> tuple[int, int]:
     """The first sample of a clip and the number of its samples. By its header, the file has them."""
     rate, total = int(file.samplerate), int(file.frames)
     if total <= 0:
+        size = clip.path.stat().st_size if clip.path.is_file() else 0
+        if size > _HEADER:
+            raise DataError(
+                f"{clip.path} has no samples by its header, although it has {size:,} bytes: its recorder was stopped "
+                "before it could write their number. Send it on standard input, which is read to its end, or save it "
+                "again."
+            )
         raise DataError(f"{clip.path} is empty: it has no samples. Leave it out.")
     first = round(clip.start * rate)
     last = total if clip.end is None else round(clip.end * rate)

@@ -1,4 +1,6 @@
-"""The headers of sound: where the samples of an uncompressed file end, if it is whole, and whether an Ogg file ends."""
+"""The headers of sound: where the samples of an uncompressed file end, if it is whole, whether an Ogg file ends, and
+how many samples an MP3 file has.
+"""
 
 import struct
 from io import BufferedIOBase
@@ -12,6 +14,13 @@ ABSURD_SIZE = 1 << 48
 """The bytes of samples from which a header of 64 bits does not know how many there are."""
 _PAGE = 27 + 255 + 255 * 255
 """The largest size of a page of Ogg, in bytes."""
+_SEARCHED = 1 << 16
+"""Bytes before which an MP3 file has its first frame."""
+_MP3_BITS = (
+    (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+    (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+)
+"""Kilobits a second by the number in a frame's header, from 1: of MPEG-2, and of MPEG-1."""
 W64_RIFF, W64_WAVE, W64_DATA = (
     name + bytes.fromhex(rest)
     for name, rest in (
@@ -58,6 +67,53 @@ def ogg_ends(file: BufferedIOBase) -> bool:
     if len(page) < 27 or not page[5] & 4:
         return False
     return len(page) >= 27 + page[26] + sum(page[27 : 27 + page[26]])
+
+
+def ogg_streams(file: BufferedIOBase) -> int:
+    """The number of streams of an Ogg file that follow one another; 0 for other formats.
+
+    Reference: RFC 3533, section 4: each chained stream begins with a page of its own.
+    """
+    file.seek(0)
+    streams = 0
+    while (page := file.read(27))[:5] == b"OggS\0" and len(page) == 27:
+        streams += bool(page[5] & 2)
+        file.seek(sum(file.read(page[26])), 1)
+    return streams
+
+
+def mp3_samples(file: BufferedIOBase) -> int | None:
+    """The samples of each channel in the frames of an MP3 file, without decoding; None for other formats.
+
+    Reference: ISO/IEC 11172-3, section 2.4.1.3, and 13818-3 for the lower rates.
+    """
+    file.seek(0)
+    head = file.read(10)
+    start = 0
+    if head[:3] == b"ID3" and len(head) == 10:
+        start = 10 + sum(byte << shift for byte, shift in zip(head[6:], (21, 14, 7, 0), strict=True))
+    file.seek(start)
+    content = file.read()
+    place = samples = 0
+    while 0 <= (place := content.find(b"\xff", place)) <= len(content) - 4:
+        size, count = _mp3_frame(content[place : place + 4])
+        samples += count
+        place += size or 1
+        if not samples and place > _SEARCHED:
+            return None
+    return samples or None
+
+
+def _mp3_frame(head: bytes) -> tuple[int, int]:
+    """The bytes and the samples of a frame of layer III by its header; zeros if it is none."""
+    version, layer = head[1] >> 3 & 3, head[1] >> 1 & 3
+    bits, rate, padding = head[2] >> 4, head[2] >> 2 & 3, head[2] >> 1 & 1
+    if head[1] < 0xE0 or version == 1 or layer != 1 or bits in (0, 15) or rate == 3:
+        return 0, 0
+    first = version == 3  # MPEG-1; 2 and 0 are MPEG-2 and 2.5
+    kilobits = _MP3_BITS[first][bits - 1]
+    hertz = (44_100, 48_000, 32_000)[rate] // {3: 1, 2: 2, 0: 4}[version]
+    return (144 if first else 72) * 1000 * kilobits // hertz + padding, 1152 if first else 576
 
 
 def _known(samples: tuple[int, int] | None) -> int | None:

@@ -18,6 +18,7 @@ SECONDS = 0.2
 _FORMATS = {(1, 16): "<i2", (1, 32): "<i4", (3, 32): "<f4", (3, 64): "<f8"}
 """The types of samples by the number of their encoding and their bits: whole numbers, and floats."""
 _EXTENSIBLE = 0xFFFE
+_CONTAINERS = (b"fLaC", b"OggS", b"ID3", b"RF64", b"RIFX", b"FORM", b".snd", b"caff", b"NIST_1A", b"riff\x2e\x91")
 _LARGEST = 1 << 20
 """The limit on the size of a chunk before the samples, in bytes."""
 
@@ -60,6 +61,11 @@ class Pipe:
             raise DataError(
                 f"{NAME} is not a WAV file. Raw samples, whole numbers of 16 bits of one channel, need --rate N; "
                 "other files are named as arguments."
+            )
+        if begin.startswith(_CONTAINERS):
+            raise DataError(
+                f"{NAME} is a compressed or another file of sound and not raw samples. Name the file as an argument, "
+                "or send it as WAV."
             )
         return cls(_Before(begin, file), rate)
 

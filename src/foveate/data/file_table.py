@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from foveate.data.text import read_lines
+from foveate.data.text import read_lines, short
 from foveate.errors import DataError
 from foveate.suggestion import listing
+
+PATHS = frozenset(
+    {"file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name", "photo", "picture"}
+)
+"""Names of a column of paths in tables of other programs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +39,20 @@ class FileTable:
         return f"write the path of a {self.noun}, a tab and its label or text"
 
     def is_table(self, path: str) -> bool:
-        """Whether a file is such a table: its first cell names such a file, or its first line names columns and the
-        second line such a file.
+        """Whether a file is such a table: its first cell names such a file, or its first line names columns, perhaps
+        by other names than these, and the second line such a file.
         """
         if not Path(path).is_file() or Path(path).suffix.lower() in {*self.suffixes, ".npz"}:
             return False
         first, second = ([cell.strip() for cell in line.split("\t")] for line in self._beginning(path))
         if len(first) > 1 and self.named(first):
             return self.fits(dict(zip(plain_names(first), second, strict=False)).get("path", ""))
-        return len(first) > 1 and self.fits(first[0])
+        return len(first) > 1 and (self.fits(first[0]) or self._strange(first, second))
+
+    def _strange(self, first: Sequence[str], second: Sequence[str]) -> bool:
+        """Whether a first line has another name for the column of paths, and the line after it such a file."""
+        places = [place for place, name in enumerate(plain_names(first)) if name in PATHS]
+        return any(place < len(second) and self.fits(second[place]) for place in places)
 
     def is_folder(self, path: str) -> bool:
         """Whether a folder has folders of such files: the first file in one of its folders is one. Hidden files and
@@ -61,6 +71,12 @@ class FileTable:
         self.require_no_file(path)
         names: list[str] | None = None
         chosen = self.contents[0]
+        first, second = ([cell.strip() for cell in line.split("\t")] for line in self._beginning(path))
+        if not self.named(first) and self._strange(first, second):
+            raise DataError(
+                f"{path}:1: the first line names the columns {', '.join(map(short, first))}. A table needs `path`, and "
+                f"{' or '.join(f'`{name}`' for name in self.contents)}. Name them so."
+            )
         for line, text in enumerate(read_lines(path), start=1):
             cells = [cell.strip() for cell in text.split("\t")]
             if line == 1 and self.named(cells):

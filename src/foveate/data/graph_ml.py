@@ -8,7 +8,7 @@ from xml.parsers import expat
 import numpy as np
 from jaxtyping import Float
 
-from foveate.data.graph import LARGEST, Graph, feature_of, numbered
+from foveate.data.graph import LARGEST, SPLITS, Graph, feature_of, numbered
 from foveate.data.text import short
 from foveate.errors import DataError
 from foveate.suggestion import did_you_mean, missing_file
@@ -103,6 +103,8 @@ class _Document:
         tag, key, entry = self._open.pop()
         text = "".join(self._text).strip()
         if tag == "data" and entry is not None:
+            if key not in self.keys:
+                self.refuse(f"the attribute {short(key)} is not declared: there is no <key> with this id.")
             entry.data[key] = text
         elif tag == "default" and self._open and self._open[-1][0] == "key":
             owner = self._open[-1][1]
@@ -112,11 +114,11 @@ class _Document:
 
 def read_graphml(path: Path | str, *, label: str | None = "label", features: Sequence[str] | None = None) -> Graph:
     """A graph in GraphML. `label` names the attribute with the class of a node, if the file has it; `features` the
-    attributes with a number each, by default all numbers but the label, in the order of their declarations. All numbers
-    of edges are features of the edges.
+    attributes with a number each, by default all numbers but the label, in the order of their declarations. A text
+    `split` says train, valid or test, or nothing. All numbers of edges are features of the edges.
 
     Raises DataError with file and line for an unknown node, an edge or a node that stands twice, an attribute that is
-    missing or not a number, a hyperedge, and a second graph.
+    missing, not declared, declared twice or not a number, another split, a hyperedge, and a second graph.
     """
     path = Path(path)
     document = _Document(path)
@@ -126,7 +128,12 @@ def read_graphml(path: Path | str, *, label: str | None = "label", features: Seq
         raise DataError(missing_file(path)) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from None
-    of_node = {document.keys[key].name: key for key in document.used("node", document.nodes.values())}
+    of_node = dict[str, str]()
+    for key in document.used("node", document.nodes.values()):
+        name = document.keys[key].name
+        if name in of_node:
+            raise DataError(f"{path} declares two attributes {name!r} of nodes. Give each a name of its own.")
+        of_node[name] = key
     numeric = [name for name, key in of_node.items() if document.keys[key].kind in NUMERIC and name != label]
     chosen = numeric if features is None else list(features)
     for name in chosen:
@@ -145,6 +152,7 @@ def read_graphml(path: Path | str, *, label: str | None = "label", features: Seq
         feature_names=tuple(chosen),
         labels=labels if label in of_node else None,
         classes=classes if label in of_node else (),
+        splits=_splits(document, of_node.get("split"), of_node.get(label or "")),
     )
 
 
@@ -153,6 +161,25 @@ def _labels(document: _Document, key: str | None) -> list[str | None]:
         return []
     default = document.keys[key].default
     return [entry.data.get(key, default) or None for entry in document.nodes.values()]
+
+
+def _splits(document: _Document, key: str | None, label: str | None) -> dict[str, np.ndarray]:
+    """The nodes of each split, from a text that nodes have."""
+    splits: dict[str, list[int]] = {}
+    if key is None or document.keys[key].kind in NUMERIC:
+        return {}
+    labels = _labels(document, label) or [None] * len(document.nodes)
+    for place, entry in enumerate(document.nodes.values()):
+        split = entry.data.get(key, document.keys[key].default)
+        if not split:
+            continue
+        if split not in SPLITS:
+            named = f"{short(split)} is not a split. Use {', '.join(SPLITS)}, or leave it empty."
+            document.refuse(named, entry.line)
+        if labels[place] is None:
+            document.refuse(f"the node is in the split {split!r}, but has no label.", entry.line)
+        splits.setdefault(split, []).append(place)
+    return {name: np.array(nodes, np.int64) for name, nodes in splits.items()}
 
 
 def _edges(document: _Document) -> np.ndarray:

@@ -71,7 +71,10 @@ def _read_nodes(path: Path | str) -> _Nodes:
     if not header:
         raise DataError(f"{path} is empty. {NODES_FORM}")
     if len(header) < 2 or len(set(header)) < len(header):
-        _refuse(path, line, f"the columns are {', '.join(map(short, header))}. {NODES_FORM} Names differ.")
+        tabs = " Columns are separated by tabs." if len(header) < 2 else ""
+        _refuse(path, line, f"the columns are {', '.join(map(short, header))}. {NODES_FORM} Names differ.{tabs}")
+    if header[0] in SPECIAL:
+        _refuse(path, line, f"the first column names the nodes, and is called {header[0]!r} itself. {NODES_FORM}")
     numeric = [place for place, name in enumerate(header) if place and name not in SPECIAL]
     wordy = header.index("words") if "words" in header else None
     if (wordy is None) == (not numeric):

@@ -71,7 +71,7 @@ class LabelledData:
             name: TokenStore.open(folder / name) for name in ("forms", "places", "edges") if (folder / name).exists()
         }
         variants = FeatureStore.open(folder / "variants") if (folder / "variants").exists() else None
-        if variants is not None and (not len(inputs) or len(variants) % len(inputs)):
+        if variants is not None and (len(variants) % len(inputs) if len(inputs) else len(variants)):
             raise DataError(f"{folder} is damaged: rows and their variants differ in number. Prepare the data again.")
         return cls(inputs, labels, lines.tokens, **more, variants=variants)
 

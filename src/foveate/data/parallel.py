@@ -73,7 +73,7 @@ class ParallelData:
                 "data again."
             )
         variants = FeatureStore.open(folder / "variants") if (folder / "variants").exists() else None
-        if variants is not None and (not len(source) or len(variants) % len(source)):
+        if variants is not None and not _are_variants(variants, len(source)):
             raise DataError(
                 f"{folder} is damaged: sources and their variants differ in number. Prepare the data again."
             )
@@ -120,6 +120,10 @@ class ParallelData:
         for store in (self.links, self.rejected):
             if store is not None:
                 store.verify()
+
+
+def _are_variants(variants: FeatureStore, rows: int) -> bool:
+    return not len(variants) % rows if rows else not len(variants)
 
 
 def _require_tokens(store: TokenStore | FeatureStore, tokeniser: Tokeniser, *, shortest: int = 1) -> None:

@@ -125,6 +125,7 @@ def _picture(library: Any, image: Any, name: str) -> Picture:
         several = "pages, and the first is read" if kind == "TIFF" else "an animation, whose first frame is read"
         remarks.append(several)
     image.seek(0)
+    bits = _bits(image)
     image.load()
     image = ImageOps.exif_transpose(image)
     # Pillow reads a PGM of 16 bits into 32, from 0 to 65,535.
@@ -133,8 +134,14 @@ def _picture(library: Any, image: Any, name: str) -> Picture:
         raise DataError(f"{name} has pixels of 32 bits, whose largest value is unknown. Save it with 8 or 16 bits.")
     if mode.startswith("I;16"):
         remarks.append("16 bits a pixel, read as 8")
-        grey = _levels(np.asarray(image).astype(np.uint16))
+        values = np.asarray(image).astype(np.uint16)
+        grey = _levels(values)
+        if "transparency" in image.info:
+            grey[values == image.info["transparency"]] = 255
         return Picture(name, np.repeat(grey[..., None], 3, axis=2), tuple(remarks))
+    if bits == 16:
+        remarks.append("16 bits a pixel, read as 8")
+    _scale_transparency(image, bits)
     if mode == "CMYK":
         remarks.append("CMYK, read without a profile of its colours")
     if mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
@@ -142,6 +149,21 @@ def _picture(library: Any, image: Any, name: str) -> Picture:
     else:
         pixels = np.array(image.convert("RGB"))
     return Picture(name, pixels, tuple(remarks))
+
+
+def _bits(image: Any) -> int:
+    """The bits of a grey level or of a part of a colour in a PNG file that is not loaded yet; 8 for other formats."""
+    raw = str(image.tile[0][3]) if image.format == "PNG" and image.tile else ""
+    return {"RGB;16B": 16, "L;2": 2, "L;4": 4}.get(raw, 8)
+
+
+def _scale_transparency(image: Any, bits: int) -> None:
+    """Give the level or colour that a PNG file declares to be transparent 8 bits, as Pillow does with its pixels."""
+    clear = image.info.get("transparency")
+    if bits == 16 and isinstance(clear, tuple):
+        image.info["transparency"] = tuple(part >> 8 for part in clear)
+    elif bits < 8 and isinstance(clear, int):
+        image.info["transparency"] = clear * 255 // ((1 << bits) - 1)
 
 
 def _levels(values: UInt16[np.ndarray, "rows columns"]) -> UInt8[np.ndarray, "rows columns"]:

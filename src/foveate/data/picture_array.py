@@ -166,6 +166,16 @@ def _read(file: BufferedIOBase, size: int) -> bytearray:
     return content
 
 
+def files_of(path: str) -> list[str]:
+    """The files that the name of data stands for: that of the labels too, and that of a part without its name.
+    Raises DataError as `labels_beside` does.
+
+    >>> files_of("faces.npz:train"), files_of("table.tsv")
+    (['faces.npz'], ['table.tsv'])
+    """
+    return [path, str(labels_beside(Path(path)))] if _IDX.search(path) else [_split(path)[0]]
+
+
 def _split(path: str) -> tuple[str, str]:
     """The file and the part of `data.npz:train`."""
     file, colon, part = path.rpartition(":")

@@ -170,6 +170,11 @@ def _score(config: ScoreConfig, head_dim: int, num_heads: int) -> Score | Placed
         score = static = GATScore(dim=head_dim, num_heads=num_heads, slope=config.slope)
         vectors = [static.query_vector, static.key_vector]
     elif isinstance(config, GatV2Config):
+        if config.hidden_dim not in (None, head_dim):
+            raise ValueError(
+                f"the score gat_v2 of a graph layer is as wide as its heads, {head_dim}, and hidden_dim is "
+                f"{config.hidden_dim}. Leave hidden_dim out."
+            )
         score = dynamic = LeakySum(dim=head_dim, num_heads=num_heads, slope=config.slope)
         vectors = [dynamic.vector]
     else:

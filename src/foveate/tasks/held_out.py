@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from foveate.data.picture_array import files_of
 from foveate.data.text import require_lasting
 from foveate.errors import DataError
 from foveate.storage.draft import disk_errors
@@ -72,7 +73,8 @@ class Parts:
 
     def origin(self, part: str) -> str:
         """A text that promises the same examples: the files with their sizes and times, and the choice among them."""
-        files = [stamps(path) for path in (self.data.data, self.data.valid_data)]
+        paths = [path for path in (self.data.data, self.data.valid_data) if path is not None]
+        files = [[path, *(stamps(file) for file in files_of(path))] for path in paths]
         return json.dumps([files, part, sorted(self.drawn)])
 
     def __call__(self, part: str) -> Iterator[Any]:

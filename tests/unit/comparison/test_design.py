@@ -229,3 +229,8 @@ def test_folders_have_names_that_differ_and_leave_no_folder() -> None:
 def test_variants_of_a_file_are_tables() -> None:
     with pytest.raises(UsageError, match="must be tables of settings by name"):
         tabled({"dot": "dot"})
+
+
+def test_seeds_without_end_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"compare.seeds are at most 10,000 seeds, got 1,000,000,000"):
+        design_of("translate", {}, {"a": {}}, seeds=1_000_000_000)

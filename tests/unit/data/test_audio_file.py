@@ -3,6 +3,7 @@
 import io
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from foveate.data.audio_file import (
     remarks_on,
     seconds_of,
 )
-from foveate.data.audio_header import end_of_samples
+from foveate.data.audio_header import end_of_samples, mp3_samples, ogg_streams
 from foveate.errors import DataError, SetupError
 
 RATE = 8_000
@@ -306,3 +307,53 @@ def test_a_missing_package_is_named_with_its_installation(
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(SetupError, match=rf"{package}: pip install 'foveate\[audio\]'"):
         read_recording(Clip(tmp_path / "a.wav")) if package == "soundfile" else recording.at(16_000)
+
+
+def mp3(samples: np.ndarray, rate: int = 16_000, **options: Any) -> bytes:
+    content = io.BytesIO()
+    channels = 1 if samples.ndim == 1 else samples.shape[1]
+    with soundfile.SoundFile(content, "w", rate, channels, format="MP3", **options) as file:
+        file.write(samples)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 24_000, 44_100])
+@pytest.mark.parametrize("mode", ["CONSTANT", "VARIABLE"])
+def test_the_samples_of_an_mp3_file_are_counted_by_its_frames(rate: int, mode: str) -> None:
+    tone = np.sin(np.arange(3 * rate) / 9)
+    content = b"ID3\4\0\0\0\0\1\2" + bytes(130) + mp3(tone, rate, bitrate_mode=mode, compression_level=0.5)
+    counted = mp3_samples(io.BytesIO(content)) or 0
+    assert 0 <= counted - len(tone) <= 6 * 1152
+    assert mp3_samples(io.BytesIO(bytes(1000) + b"\xff" * 99)) is None
+
+
+def test_sound_beyond_what_a_compressed_header_says_is_not_dropped(tmp_path: Path) -> None:
+    """An MP3 file of a varying rate without its table of contents, two MP3 files in one, and a chained Ogg file."""
+    loud, silent = np.random.default_rng(0).normal(size=64_000) * 0.2, np.zeros(64_000)
+    varying = mp3(np.concatenate([loud, silent]), bitrate_mode="VARIABLE", compression_level=0.5)
+    second = varying.index(varying[:2], 40)
+    chained = io.BytesIO()
+    soundfile.write(chained, loud, 16_000, format="OGG")
+    assert ogg_streams(chained) == 1
+    for name, content in (
+        ("varying.mp3", varying[second:]),
+        ("two.mp3", 2 * mp3(loud)),
+        ("two.ogg", 2 * chained.getvalue()),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=r"Save it( | again )?.*as WAV or FLAC"):
+            read_recording(Clip(tmp_path / name))
+    (tmp_path / "whole.mp3").write_bytes(varying)
+    assert len(read_recording(Clip(tmp_path / "whole.mp3")).samples) == 128_000
+
+
+def test_a_wave_file_whose_recorder_was_stopped_says_so(tmp_path: Path) -> None:
+    form = struct.pack("<HHIIHH", 1, 1, 8_000, 16_000, 2, 16)
+    head = b"RIFF\0\0\0\0WAVEfmt " + struct.pack("<I", 16) + form + b"data\0\0\0\0"
+    (tmp_path / "a.wav").write_bytes(head + bytes(range(256)) * 8)
+    with pytest.raises(DataError, match=r"no samples by its header, although it has 2,092 bytes: its recorder was"):
+        read_recording(Clip(tmp_path / "a.wav"))
+
+
+def test_the_shortest_recording_has_a_sample_at_every_rate() -> None:
+    assert len(Recording("one", np.array([0.1], np.float32), 44_100).at(8_000).samples) == 1

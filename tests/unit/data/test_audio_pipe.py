@@ -92,3 +92,9 @@ def test_raw_sound_needs_a_rate() -> None:
 def test_other_bytes_are_refused(data: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
         Pipe.of(io.BytesIO(data)).recording()
+
+
+@pytest.mark.parametrize("begin", [b"fLaC", b"OggS", b"ID3\4", b"RF64", b"FORM"])
+def test_another_file_of_sound_is_not_taken_for_raw_samples(begin: bytes) -> None:
+    with pytest.raises(DataError, match=r"and not raw samples\. Name the file as an argument"):
+        Pipe.of(io.BytesIO(begin + bytes(100)), rate=16_000)

@@ -81,6 +81,8 @@ def test_a_long_document_is_counted_in_one_pass() -> None:
         ({"nodes": "name\tlabel\nann\tred\n"}, "n.tsv:1", "nodes need features"),
         ({"nodes": "name\tx\twords\nann\t1\tsea\n"}, "n.tsv:1", "in columns of numbers or in one column `words`"),
         ({"nodes": "name\tx\tx\n"}, "n.tsv:1", "Names differ"),
+        ({"nodes": "name,x\nann,1\n"}, "n.tsv:1", "Columns are separated by tabs"),
+        ({"nodes": "label\tx\nann\t1\n"}, "n.tsv:1", "first column names the nodes, and is called 'label' itself"),
         ({"nodes": "name\tx\n"}, "n.tsv", "names no nodes"),
     ],
 )
@@ -224,6 +226,24 @@ def test_graphml_that_networkx_writes(tmp_path: Path) -> None:
         read_graphml(tmp_path / "g.graphml", features=["agee"])
 
 
+def test_graphml_says_in_which_split_a_node_is(tmp_path: Path) -> None:
+    graph = networkx.Graph()
+    for number, split in enumerate(("train", "test", "", "train")):
+        graph.add_node(f"n{number}", age=float(number), label="red", split=split)
+    graph.add_edge("n0", "n1")
+    networkx.write_graphml(graph, tmp_path / "g.graphml")
+    read = read_graphml(tmp_path / "g.graphml")
+    assert {name: nodes.tolist() for name, nodes in read.splits.items()} == {"train": [0, 3], "test": [1]}
+    text = (tmp_path / "g.graphml").read_text()
+    for before, after, words in ((">test<", ">dev<", "'dev' is not a split"), (">red<", "><", "but has no label")):
+        (tmp_path / "bad.graphml").write_text(text.replace(before, after))
+        with pytest.raises(DataError, match=rf"bad.graphml:\d+: .*{words}"):
+            read_graphml(tmp_path / "bad.graphml")
+    (tmp_path / "bad.graphml").write_text(text.replace('"age"', '"split"'))
+    with pytest.raises(DataError, match="declares two attributes 'split' of nodes"):
+        read_graphml(tmp_path / "bad.graphml")
+
+
 HEAD = '<graphml>\n<key id="k" for="node" attr.name="age" attr.type="double"/>\n<graph edgedefault="undirected">\n'
 TWO = '<node id="a"><data key="k">1</data></node>\n<node id="b"><data key="k">2</data></node>\n'
 TAIL = "</graph></graphml>"
@@ -239,6 +259,7 @@ TAIL = "</graph></graphml>"
         ('<node id="a"/>', 4, "'age' is missing"),
         ('<node id="a"><data key="k">tall</data></node>', 4, "'age' is 'tall', and must be a number"),
         (TWO.replace(">2<", ">-1e39<"), 5, "'age' is '-1e39', and must be a number from -3.4e.38 to 3.4e.38"),
+        ('<node id="a"><data key="z">1</data></node>', 4, "'z' is not declared: there is no <key>"),
         ("<hyperedge/>", 4, "hyperedge"),
         ("</graph><graph>", 4, "second graph"),
         ("<node", 4, "it is not XML"),

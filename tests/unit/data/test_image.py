@@ -357,3 +357,17 @@ def test_a_source_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"empty has no pictures"):
         ImageRows(patch=2, colour=True, grid=(2, 3)).things(str(tmp_path / "empty"))
+
+
+def test_a_table_with_other_names_of_columns_is_not_taken_for_texts(tmp_path: Path) -> None:
+    table = tmp_path / "t.tsv"
+    table.write_text("filename\tlabel\n0.png\tx\n1.png\ty\n")
+    assert PICTURES.is_table(str(table))
+    with pytest.raises(
+        DataError, match=r"t.tsv:1: the first line names the columns 'filename', 'label'. A table needs"
+    ):
+        next(ImageReader().read(str(table)))
+    table.write_text("a word.png\tx\nimage\ty\n")
+    assert PICTURES.is_table(str(table))
+    table.write_text("notes.txt\tx\n0.png\ty\n")
+    assert not PICTURES.is_table(str(table))

@@ -245,3 +245,39 @@ def test_a_file_of_millions_of_parts_is_not_read() -> None:
         data = encoded(pixels, form)
         assert size_of(data) == size_of(data[:at] + 500 * part + data[at:]) == (4, 4)
         assert size_of(data[:at] + 30_000 * part + data[at:]) is None
+
+
+def png(bits: int, colour: int, row: bytes, clear: bytes) -> bytes:
+    """A PNG file of two pixels, one of them transparent."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 1, bits, colour, 0, 0, 0))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + chunk(b"tRNS", clear)
+        + chunk(b"IDAT", zlib.compress(b"\0" + row))
+        + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize(
+    ("bits", "colour", "row", "clear", "other"),
+    [
+        (16, 0, struct.pack(">2H", 5000, 25_700), struct.pack(">H", 5000), [100, 100, 100]),
+        (8, 0, b"\x28\x64", b"\0\x28", [100, 100, 100]),
+        (4, 0, b"\x35", b"\0\3", [85, 85, 85]),
+        (2, 0, b"\x60", b"\0\1", [170, 170, 170]),
+        (1, 0, b"\x40", b"\0\0", [255, 255, 255]),
+        (16, 2, struct.pack(">6H", 5000, 6000, 7000, 256, 512, 768), struct.pack(">3H", 5000, 6000, 7000), [1, 2, 3]),
+        (8, 2, bytes([9, 8, 7, 1, 2, 3]), struct.pack(">3H", 9, 8, 7), [1, 2, 3]),
+    ],
+)
+def test_a_level_or_colour_that_stands_for_transparency_is_white(
+    bits: int, colour: int, row: bytes, clear: bytes, other: list[int]
+) -> None:
+    read = picture_of(png(bits, colour, row, clear), "a.png")
+    assert read.pixels[0].tolist() == [[255, 255, 255], other]
+    assert read.remarks == (("16 bits a pixel, read as 8",) if bits == 16 else ())

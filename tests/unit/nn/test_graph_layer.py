@@ -231,3 +231,8 @@ def test_records_name_the_layer_and_show_the_weights_of_edges() -> None:
     assert torch.equal(weights > 0, adjacency(True).expand(2, 5, 5))
     h = layer.value(x).view(5, 2, 2).transpose(0, 1)
     torch.testing.assert_close((weights @ h).transpose(0, 1).flatten(1) + layer.bias, output)
+
+
+def test_a_width_that_a_graph_layer_would_not_use_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"gat_v2 of a graph layer is as wide as its heads, 2, and hidden_dim is 5"):
+        GraphAttention(input_dim=3, head_dim=2, num_heads=2, score=GatV2Config(hidden_dim=5))

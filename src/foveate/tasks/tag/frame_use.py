@@ -217,8 +217,10 @@ class FrameLabeller(Looking):
         if target is None:
             return times
         self._tracked(thing, target)
-        true = (TimedLabel(one.label, one.start, min(one.end, times.seconds)) for one in target.segments)
-        return replace(times, tiers={**times.tiers, TRUE: tuple(one for one in true if one.start < one.end)})
+        # A stretch may end before the track does. Drawings have milliseconds, and a segment lasts one at least.
+        heard = [one for one in target.segments if one.start < times.seconds - 1e-3]
+        true = tuple(TimedLabel(one.label, one.start, min(one.end, times.seconds)) for one in heard)
+        return replace(times, tiers={**times.tiers, TRUE: true})
 
     def _tracked(self, thing: Any, target: LabelTrack | Sequence[str]) -> Tracked:
         """A thing with its true labels. Raises DataError for a track that lasts longer than the recording."""
