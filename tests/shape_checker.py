@@ -17,10 +17,12 @@ jaxtyped = jaxtyping.jaxtyped
 shapes_of_a_call = jaxtyped("context")
 local = threading.local()
 checkers: dict[Any, Callable[..., Any]] = {}
-ENOUGH = 100
-"""The calls of a function that each test checks. Laws call some functions a hundred thousand times."""
+FIRST, STEP, ENOUGH = 20, 20, 1_000
+"""The calls of a function that each test checks: the first ones, then each twentieth, up to a number. Laws call some
+functions a hundred thousand times.
+"""
 calls = Counter[types.CodeType]()
-"""The calls that the present test has checked."""
+"""The calls in the present test."""
 
 
 def _checked(target: Any, typechecker: Callable[..., Any]) -> Any:
@@ -44,9 +46,12 @@ def _checked(target: Any, typechecker: Callable[..., Any]) -> Any:
     @functools.wraps(target)
     def call(*arguments: Any, **keywords: Any) -> Any:
         __tracebackhide__ = True
-        if calls[code] >= ENOUGH or jaxtyping.config.jaxtyping_disable:
+        number = calls[code]
+        if number >= ENOUGH or jaxtyping.config.jaxtyping_disable:
             return target(*arguments, **keywords)
-        calls[code] += 1
+        calls[code] = number + 1
+        if number >= FIRST and number % STEP:
+            return target(*arguments, **keywords)
         try:
             with shapes_of_a_call:
                 return checker(*arguments, **keywords)
