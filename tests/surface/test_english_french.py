@@ -845,6 +845,39 @@ def test_a_candidate_keeps_numbers_and_names_and_does_not_repeat_itself(part: Ca
     assert nearest([*bad[:2], bad[2]], source, bad[2], 0.0) == bad[2]
 
 
+def test_candidates_with_faults_are_rejected_for_better_ones(
+    part: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefer = part("prefer")
+    translator, search = Translator.load("en-fr"), prefer.BeamConfig(beam=5, num_best=5)
+    source = "The people of the city are looking at the river beside the old stone bridge of the king."
+    first, *_, last = translator.translate(source, config=search).texts
+    lines = [(source, last), (source, "tout autre chose")]
+    chooser = prefer.Chooser(translator, search, set(), gap=1.0, least=45.0)
+    assert chooser.choices(lines) == [("distance", source, last, first)]
+    held_out = prefer.Chooser(translator, search, {*prefer.consecutive(last)}, gap=1.0, least=45.0)
+    assert last not in [choice.better for choice in held_out.choices(lines)]
+    (blocked,) = chooser.without_repetition([(source, first, f"{first} {first}")])
+    assert blocked == ("repetition", source, first, f"{first} {first}")
+    (tmp_path / "train.tsv").write_text(f"{source}\t{last}\n")
+    (tmp_path / "valid.tsv").write_text("a\tb\n")
+    out = tmp_path / "hard"
+    more = ("--precision", "float32", "--gap", "1", "--copies", "distance=2", "--out", str(out))
+    assert prefer.main(["en-fr", str(tmp_path), *more]) == 0
+    assert (out / "train.tsv").read_text().splitlines() == [f"{source}\t{last}"] * 2
+    assert (out / "train.rejected").read_text().splitlines() == [first] * 2
+    assert capsys.readouterr().out == "1 lines: 1 distance\n"
+
+
+def test_faults_are_counted_beside_a_translation(part: Callable[[str], ModuleType]) -> None:
+    fault = part("prefer").Chooser.fault
+    source, target = "Zoe has 12 new red hats.", "Zoe a 12 nouveaux chapeaux rouges"
+    assert fault("Zoe a 12 a 12 a 12 chapeaux", source, target) == "repetition"
+    assert fault("Zoé a 12 chapeaux rouges", source, target) == "name"
+    assert fault("Zoe a 2 chapeaux rouges", source, target) == "number"
+    assert fault("Zoe porte 12 habits", source, target) is None
+
+
 def test_some_random_names_have_letters_of_other_languages(part: Callable[[str], ModuleType]) -> None:
     copying, prepare = part("copying"), part("prepare")
     line = prepare.Line("Ask Ruth.", "Demandez à Ruth.", "game", "train", "p")
