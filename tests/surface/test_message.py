@@ -348,8 +348,8 @@ def test_a_run_of_another_version(refused: Refused, run: Path) -> None:
     assert refused("translate", run, "abc", "--no-tune") == (
         2,
         f"foveate translate: {path}: glow is not a setting. The settings are: data, source_tokeniser, "
-        "target_tokeniser, joint_vocabulary, model, guide, label_smoothing, unlikelihood, decode, seed, "
-        "initialise_from, new_vocabulary.",
+        "target_tokeniser, joint_vocabulary, model, guide, label_smoothing, unlikelihood, preference, "
+        "decode, seed, initialise_from, new_vocabulary.",
     )
     path.write_text("{")
     assert refused("translate", run, "abc", "--no-tune") == (

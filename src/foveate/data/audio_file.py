@@ -175,22 +175,27 @@ def _read(clip: Clip, data: bytes | None = None, longest: float = LONGEST) -> Re
     remarks = [f"{channels} channels, whose mean is read"] if channels > 1 else []
     if clip.end is None:
         with io.BytesIO(data) if data is not None else clip.path.open("rb") as content:
-            if str(file.format) == "MP3" and (mp3_samples(content) or 0) > 1.01 * read + _MP3_MARGIN:
-                raise DataError(
-                    f"{clip.path} has more sound than its header says, as MP3 files of a varying rate without a table "
-                    f"of contents do, and several in one; {read / rate:.2f} s of it would be read. Save it again as "
-                    "WAV or FLAC."
-                )
+            if str(file.format) == "MP3":
+                _require_frames(clip.path, content, read, rate)
             if ogg_streams(content) > 1:
                 raise DataError(
-                    f"{clip.path} has several streams that follow one another, of which the first would be read. Save "
-                    "it again as WAV or FLAC."
+                    f"{clip.path} has several streams, one after another, and only the first would be read. Save it "
+                    "again as WAV or FLAC."
                 )
             if read < 0.99 * frames or _lacks_samples(content):  # MP3 knows only about how many
                 remarks.append(CUT)
             if not ogg_ends(content):
                 remarks.append(UNENDED)
     return Recording(str(clip), samples, rate, (*remarks, *remarks_on(samples)))
+
+
+def _require_frames(path: Path, content: io.BufferedIOBase, read: int, rate: int) -> None:
+    """Raises DataError for an MP3 file that has many more samples than were read, because its header gives fewer."""
+    if (mp3_samples(content) or 0) > 1.01 * read + _MP3_MARGIN:
+        raise DataError(
+            f"{path} has more sound than its header says, as MP3 files of a varying rate without a table of contents "
+            f"do, and several in one; {read / rate:.2f} s of it would be read. Save it again as WAV or FLAC."
+        )
 
 
 def rate_of(clip: Clip) -> int:

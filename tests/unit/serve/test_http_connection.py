@@ -166,7 +166,7 @@ def test_a_header_has_an_end() -> None:
 
 
 @pytest.mark.parametrize("line", [b"a:\r\n", b"x-key: " + b"k" * 100 + b"\r\n"])
-def test_what_follows_a_body_has_an_end_too(line: bytes) -> None:
+def test_trailers_have_an_end_too(line: bytes) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nword\r\n0\r\n")
         writer.write(line * (LARGEST_HEAD // len(line) + 200))
@@ -175,7 +175,7 @@ def test_what_follows_a_body_has_an_end_too(line: bytes) -> None:
     assert b"431 Request Header Fields Too Large" in told(talk)
 
 
-def test_what_follows_a_body_is_no_part_of_the_header() -> None:
+def test_trailers_do_not_become_headers() -> None:
     headers: list[list[bytes]] = []
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:

@@ -159,7 +159,8 @@ class TranslateSide(Side):
         return model if arguments.to is None else model.into(arguments.to)
 
     def sight(self, arguments: argparse.Namespace, text: str) -> TranslationSight:
-        require_text(text)
+        if arguments.target is None:
+            require_text(text)
         translator = self.asked(self.load(arguments.run, precision=arguments.precision), arguments)
         Strangers(translator.source_tokeniser, say).note([text])
         if arguments.target is not None:
