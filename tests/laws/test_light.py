@@ -295,3 +295,9 @@ def test_nothing_warns(texts: list[str]) -> None:
         large.decoder[0][0].expand.weight[:] *= 1e4  # beyond what exp represents
         search(large, [5, END], 6, GreedyConfig(), close=0.0)
         large.crossings([5, END], [1, 7])
+
+
+def test_the_work_of_a_command_grows_with_its_own_beam() -> None:
+    light = LightTranslator.load("en-fr")
+    narrow, wide = (light.work(["The cat sleeps."], BeamConfig(beam=beam)) for beam in (1, 64))
+    assert wide == 64 * narrow > 0

@@ -2,9 +2,11 @@
 
 import csv
 import json
+import math
 import random
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from foveate.data.waveform import wav
 from foveate.errors import UsageError
 from foveate.metrics import character_error_rate
 from foveate.tasks.translate.pair import Pairs
+from foveate.tasks.translate.side import TranslateSide
 from foveate.tasks.translate.task import Forerunner
 from foveate.tasks.translate.use import Translator
 from foveate.train.resumption import exclusive
@@ -205,6 +208,30 @@ def test_seeds_and_variants_can_be_added(compared: Path, recipe: Path, tmp_path:
     assert "4 of 9 cells are finished already." in said.err
     assert len(results(out)["cells"]) == 9
     assert "by characters" in said.out
+
+
+def test_a_cell_that_lacks_a_score_is_named(compared: Path, recipe: Path, tmp_path: Path, foveate: Any) -> None:
+    out = Path(shutil.copytree(compared, tmp_path / "out"))
+    path = out / "cells/dot/seed-0/cell.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "scores": {}}))
+    said = foveate("compare", "translate", recipe, "--out", out, *SMALL)
+    assert said.code == 3
+    assert re.search(r"cell\.json is damaged: it has no \w+.*\. Remove it, and the cell is measured again\.", said.err)
+
+
+def test_an_infinite_score_fails_its_cell_alone(
+    recipe: Path, tmp_path: Path, foveate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = TranslateSide.score
+
+    def score(self: TranslateSide, task: Any, config: Any, *rest: Any) -> Any:
+        scored = own(self, task, config, *rest)
+        return replace(scored, values=dict.fromkeys(scored.values, math.inf)) if config.seed else scored
+
+    monkeypatch.setattr(TranslateSide, "score", score)
+    said = foveate("compare", "translate", recipe, "--out", tmp_path / "out", *SMALL)
+    assert "is inf, since training has diverged. Try a lower train.learning_rate." in said.err
+    assert {cell["seed"] for cell in results(tmp_path / "out")["cells"]} == {0}
 
 
 @pytest.mark.parametrize(

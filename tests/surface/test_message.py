@@ -459,6 +459,10 @@ def test_an_empty_text_to_look_at(refused: Refused, trained: Path) -> None:
         2,
         "foveate look: The text is empty: there is nothing to look at.",
     )
+    assert refused("look", trained, "   ", "--why", "--no-tune") == (
+        2,
+        "foveate look: The text is empty: there is nothing to look at.",
+    )
     assert refused("look", trained, "", "--target", "abc", "--no-tune") == (
         3,
         "foveate look: The source is empty: there is nothing to translate. Give at least one character.",

@@ -159,7 +159,7 @@ def _read(clip: Clip, data: bytes | None = None, longest: float = LONGEST) -> Re
         rate, channels = int(file.samplerate), int(file.channels)
         if data is not None:
             _require_short(clip, int(file.frames), rate, longest)
-        first, frames = _stretch(clip, file)
+        first, frames = _stretch(clip, file, None if data is None else len(data))
         file.seek(first) if first else None
         samples = np.empty(frames, np.float32)
         read = 0
@@ -301,11 +301,11 @@ def _opened(path: Path, data: bytes | None = None) -> Iterator[Any]:
         ) from None
 
 
-def _stretch(clip: Clip, file: Any) -> tuple[int, int]:
-    """The first sample of a clip and the number of its samples. By its header, the file has them."""
+def _stretch(clip: Clip, file: Any, size: int | None = None) -> tuple[int, int]:
+    """The first sample of a clip and the number of its samples. By its header, the file, of `size` bytes, has them."""
     rate, total = int(file.samplerate), int(file.frames)
     if total <= 0:
-        size = clip.path.stat().st_size if clip.path.is_file() else 0
+        size = clip.path.stat().st_size if size is None else size
         if size > _HEADER:
             raise DataError(
                 f"{clip.path} has no samples by its header, although it has {size:,} bytes: its recorder was stopped "

@@ -70,14 +70,16 @@ def ogg_ends(file: BufferedIOBase) -> bool:
 
 
 def ogg_streams(file: BufferedIOBase) -> int:
-    """The number of streams of an Ogg file that follow one another; 0 for other formats.
+    """The number of streams of an Ogg file that follow one another; 0 for other formats. Streams that begin together,
+    such as sound and its Skeleton, are one.
 
-    Reference: RFC 3533, section 4: each chained stream begins with a page of its own.
+    Reference: RFC 3533, section 4: the first pages of streams side by side stand together, before all others.
     """
     file.seek(0)
-    streams = 0
+    streams, begins = 0, False
     while (page := file.read(27))[:5] == b"OggS\0" and len(page) == 27:
-        streams += bool(page[5] & 2)
+        before, begins = begins, bool(page[5] & 2)
+        streams += begins and not before
         file.seek(sum(file.read(page[26])), 1)
     return streams
 

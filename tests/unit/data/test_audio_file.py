@@ -335,6 +335,8 @@ def test_sound_beyond_what_a_compressed_header_says_is_not_dropped(tmp_path: Pat
     chained = io.BytesIO()
     soundfile.write(chained, loud, 16_000, format="OGG")
     assert ogg_streams(chained) == 1
+    beside = b"OggS\0\2" + bytes(20) + b"\1\5fishe"  # the first page of a stream beside it, as of Skeleton
+    assert ogg_streams(io.BytesIO(beside + chained.getvalue())) == 1
     for name, content in (
         ("varying.mp3", varying[second:]),
         ("two.mp3", 2 * mp3(loud)),
