@@ -188,6 +188,10 @@ def test_every_answer_forbids_the_page_to_reach_out(session: Session) -> None:
         assert "access-control-allow-origin" not in headers
 
 
+def test_a_number_of_thousands_of_digits_is_refused(session: Session) -> None:
+    assert ask(session, f"api/statistics/{'1' * 5_000}").status_code == 414
+
+
 def test_files_are_only_the_viewer_s(session: Session) -> None:
     assert ask(session, "app.py").status_code == 404
     assert ask(session, "..%2fapp.py").status_code == 404

@@ -44,7 +44,8 @@ def is_table(path: str) -> bool:
     """Whether a file is a table of recordings: its first cell names one, or is the name of the column of paths."""
     if not Path(path).is_file() or Path(path).suffix.lower() in {*SUFFIXES, ".npz"}:
         return False
-    lines = [[cell.strip() for cell in line.split("\t")] for line in islice(read_lines(path), 2)]
+    beginning = (line for line in islice(read_lines(path), 20) if line.strip())
+    lines = [[cell.strip() for cell in line.split("\t")] for line in islice(beginning, 2)]
     return any(len(cells) > 1 and (_TABLE.fits(cells[0]) or _TABLE.named(cells)) for cells in lines)
 
 
@@ -60,12 +61,14 @@ def read_table(path: str) -> Iterator[Example]:
     _TABLE.require_no_file(path)
     folder = Path(path).parent
     names: list[str] | None = None
+    begun = False
     for line, text in enumerate(read_lines(path), start=1):
-        cells = [cell.strip() for cell in text.split("\t")]
-        if line == 1 and _heads(cells):
-            names = _known(plain_names(cells), cells, f"{path}:1")
-            continue
         if not text.strip():
+            continue
+        cells = [cell.strip() for cell in text.split("\t")]
+        first, begun = not begun, True
+        if first and _heads(cells):
+            names = _known(plain_names(cells), cells, f"{path}:{line}")
             continue
         values = _TABLE.values(cells, names, f"{path}:{line}")
         label = values["label" if "label" in values else "text"]

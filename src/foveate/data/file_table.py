@@ -72,21 +72,25 @@ class FileTable:
         names: list[str] | None = None
         chosen = self.contents[0]
         first, second = ([cell.strip() for cell in line.split("\t")] for line in self._beginning(path))
-        if not self.named(first) and self._strange(first, second):
-            raise DataError(
-                f"{path}:1: the first line names the columns {', '.join(map(short, first))}. A table needs `path`, and "
-                f"{' or '.join(f'`{name}`' for name in self.contents)}. Name them so."
-            )
+        begun = False
         for line, text in enumerate(read_lines(path), start=1):
+            if not text.strip():
+                continue
             cells = [cell.strip() for cell in text.split("\t")]
-            if line == 1 and self.named(cells):
+            head, begun = not begun, True
+            if head and not self.named(cells) and self._strange(first, second):
+                raise DataError(
+                    f"{path}:{line}: the first line names the columns {', '.join(map(short, cells))}. A table needs "
+                    f"`path`, and {' or '.join(f'`{name}`' for name in self.contents)}. Name them so."
+                )
+            if head and self.named(cells):
                 names = plain_names(cells)
                 repeated = [name for name in (*self.columns, *self.contents) if names.count(name) > 1]
                 if repeated:
-                    raise DataError(f"{path}:1: two columns have the same content: {', '.join(names)}. Leave one out.")
+                    raise DataError(
+                        f"{path}:{line}: two columns have the same content: {', '.join(names)}. Leave one out."
+                    )
                 chosen = next(name for name in contents or self.contents if name in names)
-                continue
-            if not text.strip():
                 continue
             values = self.values(cells, names, f"{path}:{line}")
             for column in ("path", chosen):
@@ -111,7 +115,12 @@ class FileTable:
                     f"{label} is not in a folder that names its label. Move it into one, such as "
                     f"{folder / self.label}.{or_name}"
                 )
-            for file in sorted(_visible(label)):
+            files = sorted(_visible(label))
+            if not files:
+                raise DataError(
+                    f"{label} is empty: no {self.noun} has this label. Put {self.noun}s into it, or remove the folder."
+                )
+            for file in files:
                 line += 1
                 if not file.is_file() or not self.fits(file.name):
                     raise DataError(
@@ -121,9 +130,9 @@ class FileTable:
                 yield line, file, label.name
 
     def _beginning(self, path: str) -> tuple[str, str]:
-        """The first line and the next one that is not empty."""
-        first, *others = [*islice(read_lines(path), 20), ""]
-        return first, next((line for line in others if line.strip()), "")
+        """The first two lines that are not empty."""
+        first, second, *_ = [*(line for line in islice(read_lines(path), 20) if line.strip()), "", ""]
+        return first, second
 
     def require_no_file(self, path: str) -> None:
         """Raises DataError for such a file in the place of a table."""

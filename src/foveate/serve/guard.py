@@ -20,6 +20,8 @@ HEADERS = {
 }
 LARGEST = 1_000_000
 """The maximum size of a request's body in bytes."""
+LONGEST = 1_000
+"""The most characters of an address, whose parts are numbers and names of files."""
 
 
 class Guard:
@@ -60,6 +62,8 @@ class Guard:
         token = parts[2] if len(parts) > 2 and parts[1] == "t" else ""
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             return PlainTextResponse("The address lacks the token that was printed with it.", 404)
+        if len(request.url.path) > LONGEST:
+            return PlainTextResponse(f"An address can have at most {LONGEST:,} characters.", 414)
         if int(request.headers.get("content-length") or 0) > LARGEST:
             return PlainTextResponse(f"A request can have at most {LARGEST:,} bytes.", 413)
         return None

@@ -178,6 +178,18 @@ def test_bad_folders_are_named(tmp_path: Path) -> None:
     assert f"{folder / 'a' / 'notes.txt'} is not a picture that can be read (.bmp, .gif, .jpeg, .jpg, .pbm" in refusal(
         folder
     )
+    (folder / "b").mkdir()
+    (folder / "a" / "notes.txt").unlink()
+    assert f"{folder / 'b'} is empty: no picture has this label" in refusal(folder)
+
+
+def test_empty_lines_may_stand_before_a_table(tmp_path: Path) -> None:
+    (tmp_path / "0.png").write_bytes(png(random()))
+    table = tmp_path / "t.tsv"
+    table.write_text("\n \npath\tlabel\n\n0.png\tx\n")
+    assert PICTURES.is_table(str(table))
+    (example,) = ImageReader().read(str(table))
+    assert (example.line, example.label) == (5, "x")
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, -1])
@@ -366,6 +378,9 @@ def test_a_table_with_other_names_of_columns_is_not_taken_for_texts(tmp_path: Pa
     with pytest.raises(
         DataError, match=r"t.tsv:1: the first line names the columns 'filename', 'label'. A table needs"
     ):
+        next(ImageReader().read(str(table)))
+    table.write_text("\n\nfilename\tlabel\n0.png\tx\n1.png\ty\n")
+    with pytest.raises(DataError, match=r"t.tsv:3: the first line names the columns 'filename'"):
         next(ImageReader().read(str(table)))
     table.write_text("a word.png\tx\nimage\ty\n")
     assert PICTURES.is_table(str(table))
