@@ -134,6 +134,11 @@ def test_nothing_but_an_earlier_export_is_replaced(foveate: Any, trained: Path, 
     assert said.code == 2
     assert "not an earlier export" in said.err
     assert (tmp_path / "letter.txt").read_text() == "dear"
+    (tmp_path / "letter.txt").unlink()
+    (tmp_path / "export.json").write_text('{"sheets": ["a"]}')
+    said = foveate("export", trained, "--to", "onnx", tmp_path)
+    assert (said.code, "not an earlier export" in said.err) == (2, True)
+    assert (tmp_path / "export.json").read_text() == '{"sheets": ["a"]}'
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -149,13 +154,19 @@ def test_files_beside_those_of_an_earlier_export_are_kept(
     said = foveate(*command)
     assert (said.code, "also holds model.int8.onnx, which would be deleted" in said.err) == (2, True), said.err
     assert (out / "model.int8.onnx").read_text() == "mine"
-    (out / "model.int8.onnx").rename(tmp_path / "mine")
+    (out / "model.int8.onnx").rename(out / ".gitignore")
+    said = foveate(*command)
+    assert (said.code, "also holds .gitignore, which would be deleted" in said.err) == (2, True), said.err
+    (out / ".gitignore").rename(tmp_path / "mine")
     described = json.loads((out / "export.json").read_text())
     del described["written"]  # as version 0.1 wrote it
-    (out / "export.json").write_text(json.dumps(described))
-    assert foveate(*command).code == 0
-    (out / "export.json").write_text("{")
-    assert foveate(*command).code == 0
+    for description in (json.dumps(described), "{"):
+        (out / "export.json").write_text(description)
+        (out / "notes.txt").write_text("mine")
+        said = foveate(*command)
+        assert (said.code, "also holds notes.txt, which would be deleted" in said.err) == (2, True), said.err
+        (out / "notes.txt").unlink()
+        assert foveate(*command).code == 0
 
 
 def test_onnx_is_quantised_by_its_own_tools(foveate: Any, trained: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The targets of exports."""
 
+from collections.abc import Sequence
+from glob import escape
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -16,25 +18,23 @@ DESCRIPTION = "export.json"
 MARKS = (DESCRIPTION, "model.bin", "*.onnx")
 """Files by which a folder is known as an earlier export, which may be replaced."""
 MODELS = ["encoder.onnx", "step.onnx", "model.onnx", "model.bin", "config.json"]
+BESIDE = ["labels.json", "rows.json", "*.tokeniser.json"]
+"""Further files of exports whose description does not name them: it is damaged, or of version 0.1."""
 VOCABULARIES = ["source_vocabulary.json", "target_vocabulary.json", "shared_vocabulary.json"]
 
 
-def require_export_folder(folder: Path) -> None:
-    """Raises UsageError for a folder that an export may not replace: one with other content than an earlier export, or
-    with further files.
+def require_export_folder(folder: Path, *, marks: Sequence[str] = MARKS) -> None:
+    """Raises UsageError for a folder that an export may not replace: one with other content than an earlier export,
+    which one of the files `marks` shows, or with further files.
     """
-    require_replaceable(folder, "an earlier export", *MARKS, only=_exported(folder))
-
-
-def _exported(folder: Path) -> set[str] | None:
-    """The names of the files that an export may have written there; None if its description does not say them, as in
-    version 0.1, or is damaged.
-    """
-    ours = {DESCRIPTION, *MODELS, *VOCABULARIES}
-    if not (folder / DESCRIPTION).is_file():
-        return ours
-    try:
-        written = read_json(folder / DESCRIPTION).get("written")
-    except DamagedError:
-        return None
-    return {*ours, *map(str, written)} if isinstance(written, list) else None
+    beside = list[str]()
+    if (folder / DESCRIPTION).is_file():
+        try:
+            description = read_json(folder / DESCRIPTION)
+        except DamagedError:
+            beside = BESIDE
+        else:
+            written = description.get("written")
+            beside = [escape(str(name)) for name in written] if isinstance(written, list) else BESIDE
+            marks = marks if description.get("format") in TARGETS else ()
+    require_replaceable(folder, "an earlier export", *marks, only=[DESCRIPTION, *MODELS, *VOCABULARIES, *beside])

@@ -4,12 +4,15 @@ A process that is killed at any moment leaves the old state or the new one. Erro
 """
 
 import contextlib
+import ctypes
 import errno
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +20,20 @@ from foveate.errors import SetupError, UsageError
 
 TEMPORARY = ".tmp-"
 REPLACED = f"{TEMPORARY}old-"
+LITTER = (f"{TEMPORARY}*", ".DS_Store")
+"""What killed processes and file managers leave in folders."""
+HERE, EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of Linux's renameat2."""
 
 
 @contextlib.contextmanager
 def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
     """Yields an empty folder to fill; on a clean exit it replaces `target`, otherwise it is deleted.
 
-    `size` is the expected number of bytes, for a check of the free space. Raises SetupError if the disk is full or the
-    folder is not writable.
+    A link to a folder stays, and what it leads to is replaced. `size` is the expected number of bytes, for a check of
+    the free space. Raises SetupError if the disk is full or the folder is not writable.
     """
+    target = target.resolve()
     draft = target.parent / f"{TEMPORARY}{target.name}-{os.getpid()}"
     with disk_errors(target, size):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -43,16 +51,17 @@ def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
             raise
 
 
-def require_replaceable(folder: Path, kind: str, *marks: str, only: Collection[str] | None = None) -> None:
+def require_replaceable(folder: Path, kind: str, *marks: str, only: Collection[str]) -> None:
     """Raises UsageError where a `draft_folder` would delete something else than a folder of its kind: a file, a folder
-    with content but without any of the files `marks`, or files beside those of the names `only`, if these are given.
+    with content but without any of the files `marks`, or files whose names match none of the patterns `only`.
     """
     ours = folder.is_dir() and (not any(folder.iterdir()) or any(any(folder.glob(mark)) for mark in marks))
     if folder.exists() and not ours:
         raise UsageError(f"{folder} exists and is not {kind}. Name another folder, or remove it.")
-    if only is None or not folder.exists():
+    if not folder.exists():
         return
-    others = sorted(path.name for path in folder.iterdir() if path.name not in only and not path.name.startswith("."))
+    known = (*only, *LITTER)
+    others = sorted(path.name for path in folder.iterdir() if not any(fnmatchcase(path.name, name) for name in known))
     if others:
         named = f"{', '.join(others[:5])}{' and more' if len(others) > 5 else ''}"
         raise UsageError(
@@ -167,9 +176,14 @@ def disk_errors(path: Path, size: int = 0) -> Iterator[None]:
 
 
 def publish(draft: Path, target: Path) -> None:
-    """Renames the draft to its final name, replacing a folder of this name (damaged, or of the same step)."""
+    """Renames the draft to its final name. It takes the place and the permissions of a folder of this name."""
     if not target.exists():
         os.rename(draft, target)
+        flush(target.parent)
+        return
+    draft.chmod(stat.S_IMODE(target.stat().st_mode))
+    if _exchanged(draft, target):
+        remove(draft)
     else:
         # A folder cannot be renamed onto one that contains files, so the old one is renamed first.
         old = target.parent / f"{REPLACED}{target.name}"
@@ -182,6 +196,15 @@ def publish(draft: Path, target: Path) -> None:
             raise
         remove(old)
     flush(target.parent)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchanges the names of two folders in one step; False where the system or its disk cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    return rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0
 
 
 def _disk_full(folder: Path, size: int) -> str:

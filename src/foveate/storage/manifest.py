@@ -38,7 +38,7 @@ def sealed_folder(target: Path, *, size: int = 0, digests: Mapping[str, str] | N
 
 
 def sealed_names(folder: Path) -> set[str] | None:
-    """The names of a sealed folder's files, its manifest included; None if it has no readable manifest."""
+    """The names of a sealed folder's files, its manifest included; None if it has no manifest that can be read."""
     try:
         return {MANIFEST, *_read_manifest(folder)}
     except DamagedError:

@@ -10,9 +10,8 @@ from torch import nn
 from foveate.data.tokeniser import BOS, EOS, PAD, Tokeniser
 from foveate.errors import UsageError
 from foveate.export import max_length, save_ctranslate2, save_onnx, vocabulary
-from foveate.export.target import DESCRIPTION, TARGETS, Quantisation, Target
+from foveate.export.target import DESCRIPTION, TARGETS, Quantisation, Target, require_export_folder
 from foveate.storage.checkpoint import read_final
-from foveate.storage.draft import require_replaceable
 from foveate.storage.manifest import write_json
 from foveate.storage.run import read_run
 from foveate.storage.shipped import run_folder
@@ -74,7 +73,7 @@ def export(
             "with the tools of the runtime that loads them."
         )
     out = Path(out)
-    require_replaceable(out, "an earlier export", DESCRIPTION)
+    require_export_folder(out, marks=(DESCRIPTION,))
     folder = run_folder(run)
     task = task_of(read_run(folder))
     if task.side.engines and to not in task.side.engines:  # a task without an engine gives its own reason below

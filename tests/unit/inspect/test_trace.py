@@ -91,7 +91,12 @@ def test_files_beside_those_of_an_earlier_trace_are_kept(trace: Trace, tmp_path:
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"also holds notes\.txt, which would be deleted"):
         write_trace(trace, folder)
+    (folder / "MANIFEST").unlink()
+    with pytest.raises(UsageError, match=r"also holds notes\.txt, which would be deleted"):
+        write_trace(trace, folder)
     assert (folder / "notes.txt").read_text() == "mine"
+    (folder / "notes.txt").unlink()
+    assert len(read_trace(write_trace(trace, folder)).sites) == len(trace.sites)
 
 
 def test_nothing_but_an_earlier_trace_is_replaced(trace: Trace, tmp_path: Path) -> None:
@@ -102,6 +107,11 @@ def test_nothing_but_an_earlier_trace_is_replaced(trace: Trace, tmp_path: Path) 
         with pytest.raises(UsageError, match=f"{path} exists and is not an earlier trace. Name another folder"):
             write_trace(trace, path)
     assert letter.read_text() == "dear"
+    of_another_program = letter.rename(letter.parent / "trace.json")
+    of_another_program.write_text('{"traceEvents": []}')
+    with pytest.raises(UsageError, match="letters exists and is not an earlier trace"):
+        write_trace(trace, letter.parent)
+    assert of_another_program.read_text() == '{"traceEvents": []}'
     (tmp_path / "empty").mkdir()
     for _ in range(2):
         assert len(read_trace(write_trace(trace, tmp_path / "empty")).sites) == len(trace.sites)

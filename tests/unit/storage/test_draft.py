@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from foveate.errors import SetupError
+from foveate.storage import draft
 from foveate.storage.draft import (
     TEMPORARY,
     disk_errors,
@@ -47,19 +48,46 @@ def test_an_interrupted_folder_leaves_what_was_there(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
+def never(one: Path, other: Path) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
 def test_a_replacement_cut_anywhere_leaves_the_old_folder_or_the_new_one(
-    tmp_path: Path, run_until_call: Callable[[Callable[[], object], int], bool]
+    exchanges: bool,
+    tmp_path: Path,
+    run_until_call: Callable[[Callable[[], object], int], bool],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    fill(tmp_path / "one", "")
+    fill(tmp_path / "other", "")
+    if not (exchanges and draft._exchanged(tmp_path / "one", tmp_path / "other")):
+        exchanges = False
+        monkeypatch.setattr(draft, "_exchanged", never)
     number, died, results = 0, True, set()
     while died:
         number += 1
         here = tmp_path / str(number)
         fill(here / "data", "old")
         died = run_until_call(lambda here=here: fill(here / "data", "new"), number)
+        assert not exchanges or (here / "data").exists(), "at every moment"
         remove_stale(here)
         assert [path.name for path in here.iterdir()] == ["data"]
         results.add((here / "data" / "a.txt").read_text())
     assert results == {"old", "new"}
+
+
+def test_a_replaced_folder_keeps_its_link_and_its_permissions(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir(mode=0o700)
+    (tmp_path / "data").symlink_to("disk")
+    for text in ("old", "new"):
+        fill(tmp_path / "data", text)
+    assert (tmp_path / "data").readlink() == Path("disk")
+    assert (tmp_path / "disk" / "a.txt").read_text() == "new"
+    assert (tmp_path / "disk").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "link").symlink_to("nowhere yet")
+    fill(tmp_path / "link", "new")
+    assert (tmp_path / "nowhere yet" / "a.txt").read_text() == "new"
 
 
 def test_everything_is_flushed_before_the_name_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from foveate.inspect.trace.site import Site
 from foveate.inspect.trace.trace import Pedigree, Trace, file_of, outline, require_header
 from foveate.inspect.trace.track import Track
 from foveate.storage.draft import require_replaceable
-from foveate.storage.manifest import DamagedError, read_json, sealed_folder, sealed_names, verify
+from foveate.storage.manifest import MANIFEST, DamagedError, read_json, sealed_folder, sealed_names, verify
 from foveate.storage.tensor import read_tensors, write_tensors
 
 HEADER = "trace.json"
@@ -57,11 +57,22 @@ def trace_writer(path: Path | str, tracks: Mapping[str, Track]) -> Iterator[Trac
     Raises UsageError for a file, and for a folder with other content, which would be deleted; SetupError if the disk is
     full.
     """
-    require_replaceable(Path(path), "an earlier trace", HEADER, only=sealed_names(Path(path)))
+    _require_trace_folder(Path(path))
     with sealed_folder(Path(path)) as folder:
         writer = TraceWriter(folder, tracks)
         yield writer
         writer.finish()
+
+
+def _require_trace_folder(folder: Path) -> None:
+    """Raises UsageError for a folder with other content than an earlier trace, perhaps one without its manifest."""
+    marks, names = (HEADER,), sealed_names(folder)
+    if names is None and (folder / HEADER).is_file():
+        try:
+            require_header(read_json(folder / HEADER), str(folder / HEADER))
+        except DataError:
+            marks = ()
+    require_replaceable(folder, "an earlier trace", *marks, only=names or (HEADER, MANIFEST, "site-*.safetensors"))
 
 
 def write_trace(trace: Trace, path: Path | str) -> Path:
