@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import (
     BertConfig,
@@ -24,6 +25,7 @@ from foveate.errors import DataError, UsageError
 from foveate.tasks import TASKS
 from foveate.tasks.classify.use import GuestClassifier, TextClassifier
 from foveate.tasks.embedder import Embedder
+from foveate.tasks.exported import export
 from foveate.tasks.tag.use import SentenceTagger
 
 TEXTS = ["The cat sat on the mat.", "A dog ran after 3 cats!", "cats and dogs"]
@@ -179,6 +181,11 @@ def test_a_model_without_the_head_is_not_asked_for_what_it_has_not_learned(tmp_p
     made("Bert", "Model", tmp_path)
     with pytest.raises(UsageError, match="holds a BertModel, which has no head that fills gaps"):
         Filler.load(tmp_path).fill("the ___ sat")
+    with pytest.raises(UsageError, match="has no head that fills gaps"):
+        Filler.load(tmp_path).answer("the ___ sat")
+    with pytest.raises(UsageError, match="has no head that fills gaps"):
+        export(tmp_path, tmp_path / "out", to="onnx")
+    assert "___" in Filler.load(tmp_path).trace("the ___ sat").tracks["source"].labels
     assert Embedder.read(tmp_path).embed("the cat").shape == (16,)
     with pytest.raises(UsageError, match=r"contains a BertModel of .* ForSequenceClassification, .*foveate look"):
         TextClassifier.load(tmp_path)
@@ -269,3 +276,86 @@ def test_a_head_of_another_width_is_refused(tmp_path: Path) -> None:
         save_file({**tensors, f"classifier.{name}": tensor}, tmp_path / "model.safetensors")
         with pytest.raises(Exception, match="do not go with an encoder of width 16"):
             TextClassifier.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    ["cls.predictions.bias", "cls.predictions.transform.LayerNorm.weight", "cls.predictions.transform.dense.bias"],
+)
+def test_a_part_of_a_head_is_no_head(lost: str, tmp_path: Path) -> None:
+    made("Bert", "ForMaskedLM", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors[lost]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(DataError, match="The weights lack head"):
+        Filler.load(tmp_path)
+
+
+@torch.no_grad()
+def test_the_bias_of_the_logits_may_have_its_other_name(tmp_path: Path) -> None:
+    made("Bert", "ForMaskedLM", tmp_path)
+    filling = Filler.load(tmp_path).fill("the ___ sat")
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    assert Filler.load(tmp_path).fill("the ___ sat") == filling
+
+
+def test_numbers_that_are_none_fill_no_gap(tmp_path: Path) -> None:
+    made("Bert", "ForMaskedLM", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["bert.encoder.layer.0.output.dense.bias"][0] = float("nan")
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(DataError, match="probabilities are not numbers"):
+        Filler.load(tmp_path).fill("the ___ sat")
+    with pytest.raises(DataError, match="Text 1: the model's vectors are not numbers"):
+        Embedder.read(tmp_path).embed("the cat")
+
+
+def test_other_spaces_than_the_one_of_a_piece_stay(tmp_path: Path) -> None:
+    _, tokeniser = made("Roberta", "ForMaskedLM", tmp_path)
+    filler = Filler.load(tmp_path)
+    word = tokeniser.convert_tokens_to_ids("Ġcat")
+    letter = tokeniser.convert_tokens_to_ids("s")
+    for text, token, filled in (
+        ("one\n___ two", word, "one\ncat two"),
+        ("the  cat   ___ sat", word, "the  cat   cat sat"),
+        ("the cat ___ sat", letter, "the cats sat"),
+        ("the\tcat\t___", letter, "the\tcat\ts"),
+        ("___ sat", word, "cat sat"),
+    ):
+        assert filler.filled(text, [token]) == filled
+
+
+@pytest.mark.parametrize("settings", [{}, {"add_prefix_space": True}, {"mask_token": "<mask>"}], ids=str)
+def test_roberta_needs_no_settings_of_its_tokeniser(settings: dict[str, Any], tmp_path: Path) -> None:
+    _, tokeniser = made("Roberta", "ForMaskedLM", tmp_path)
+    inner = json.loads((tmp_path / "tokenizer.json").read_text())["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(inner["vocab"]))
+    merges = "\n".join(" ".join(pair) for pair in inner["merges"])
+    (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merges}\n")
+    for name in ("tokenizer.json", "special_tokens_map.json"):
+        (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    theirs = transformers.RobertaTokenizer.from_pretrained(tmp_path)
+    ours = HuggingFaceTokeniser.read(tmp_path)
+    for text in ("", *TEXTS):
+        assert ours.framed(text) == theirs(text)["input_ids"]
+    assert Filler.load(tmp_path).frame.gap == tokeniser.mask_token_id
+
+
+@pytest.mark.parametrize("place", ["tokenizer_config.json", "added_tokens.json"])
+def test_tokens_that_were_added_to_a_vocabulary_are_one_piece(place: str, tmp_path: Path) -> None:
+    size = len(wordpieces(tmp_path))
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    decoder = {"added_tokens_decoder": {str(size): {"content": "[NEW]", **flags}}}
+    (tmp_path / place).write_text(json.dumps(decoder if place.startswith("tokenizer") else {"[NEW]": size}))
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    theirs, ours = BertTokenizerFast.from_pretrained(tmp_path), HuggingFaceTokeniser.read(tmp_path)
+    for text in ("the [NEW] cat", "[NEW][new]"):
+        assert ours.framed(text) == theirs(text)["input_ids"]
+    assert size in ours.encode("the [NEW] cat")
+    decoder["added_tokens_decoder"] = {str(size + 3): {"content": "[NEW]", **flags}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(decoder))
+    with pytest.raises(DataError, match=f"give the token '\\[NEW\\]' the id {size + 3}"):
+        HuggingFaceTokeniser.read(tmp_path)

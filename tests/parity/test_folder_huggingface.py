@@ -166,6 +166,18 @@ def test_marian_cuts_as_the_library_does(marian: Path, text: str, tmp_path: Path
     assert kept.digest() == ours.digest()
 
 
+@pytest.mark.parametrize("settings", [{"add_bos_token": True}, {"add_prefix_space": True}], ids=str)
+def test_settings_of_gpt2_s_tokeniser_are_those_of_the_library(
+    settings: dict[str, bool], gpt2: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gpt2"
+    shutil.copytree(gpt2, folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    theirs, ours = GPT2TokenizerFast.from_pretrained(folder), HuggingFaceTokeniser.read(folder)
+    for text in ("", *TEXTS):
+        assert ours.framed(text) == theirs(text, split_special_tokens=True)["input_ids"]
+
+
 @torch.no_grad()
 def test_gpt2_goes_on_as_generate_does(gpt2: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, tokeniser = GPT2LMHeadModel.from_pretrained(gpt2).eval(), GPT2TokenizerFast.from_pretrained(gpt2)
@@ -243,6 +255,46 @@ def test_marian_translates_as_generate_does(marian: Path, capsys: pytest.Capture
         for (start, stop), label in zip(track.offsets, track.labels, strict=True):
             if label != "</s>" and not label.startswith("<0x"):
                 assert track.text[int(start) : int(stop)].strip() == label.strip("▁")
+
+
+SEARCHES: list[dict[str, Any]] = [
+    {"num_beams": 3, "no_repeat_ngram_size": 1},
+    {"num_beams": 4, "length_penalty": 3.0},
+    {"num_beams": 4, "length_penalty": 0.2},
+    {"num_beams": 2, "min_length": 9},
+    {"num_beams": 4, "max_length": 5},
+    {"num_beams": 1, "max_length": 2},
+]
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+@torch.no_grad()
+def test_marian_decodes_as_its_folder_says(search: dict[str, Any], marian: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "marian"
+    shutil.copytree(marian, folder)
+    usual = json.loads((folder / "generation_config.json").read_text())
+    pad = usual["pad_token_id"]
+    (folder / "generation_config.json").write_text(json.dumps({**usual, "bad_words_ids": [[pad]], **search}))
+    model, tokeniser = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
+    translator = Translator.load(folder)
+    for text in TEXTS[:3]:
+        given = tokeniser(text, return_tensors="pt")
+        limit = {} if "max_length" in search else {"max_new_tokens": 2 * given["input_ids"].shape[1] + 10}
+        expected = model.generate(**given, do_sample=False, **limit)[0]
+        assert translator.translate([text])[0].text == tokeniser.decode(expected, skip_special_tokens=True)
+
+
+def test_a_search_that_ours_lacks_is_named(marian: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "marian"
+    shutil.copytree(marian, folder)
+    for settings, says in (
+        ({"repetition_penalty": 1.2}, "asks for repetition_penalty=1.2, which this search lacks"),
+        ({"length_penalty": -1.0}, "asks for a search that cannot be: alpha must not be negative"),
+    ):
+        (folder / "generation_config.json").write_text(json.dumps(settings))
+        with pytest.raises(DataError, match=says):
+            Translator.load(folder)
 
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -326,6 +378,21 @@ def test_vectors_are_those_of_sentence_transformers(
     torch.testing.assert_close(
         embedder.similarity(TEXTS[:2], TEXTS[2:4]), normalize(expected[:2]) @ normalize(expected[2:4]).mT
     )
+
+
+def test_a_prompt_of_the_folder_stands_before_each_text(bert: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "prompted"
+    shutil.copytree(bert, folder)
+    (folder / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]')
+    plain = Embedder.read(folder)
+    prompts = {"prompts": {"query": "the dog "}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    prompted = Embedder.read(folder)
+    assert torch.equal(prompted.embed("sat"), plain.embed("the dog sat"))
+    assert prompted.trace("sat").tracks["source"].labels == plain.trace("the dog sat").tracks["source"].labels
+    (folder / "config_sentence_transformers.json").write_text('{"prompts": {}, "default_prompt_name": "query"}')
+    with pytest.raises(DataError, match="names the prompt 'query', which is not among its prompts"):
+        Embedder.read(folder)
 
 
 def test_a_text_that_is_too_long_is_refused_or_cut(bert: Path, tmp_path: Path) -> None:

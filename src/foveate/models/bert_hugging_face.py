@@ -49,9 +49,11 @@ WHOLE = {
     "head.norm.bias": "cls.predictions.transform.LayerNorm.bias",
     "head.bias": "cls.predictions.bias",
 }
-SPARE = frozenset(name for name in WHOLE if name.startswith(("pooler.", "head.")))
-"""Tensors that bare encoders and fine-tuned models may lack."""
-COPIES = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "bert.embeddings.position_ids")
+SPARE = ("pooler.", "head.")
+"""The beginnings of our names of parts that bare encoders and fine-tuned models may lack as a whole."""
+DECODER_BIAS = "cls.predictions.decoder.bias"
+"""The bias of the head's logits once more, or alone."""
+COPIES = ("cls.predictions.decoder.weight", DECODER_BIAS, "bert.embeddings.position_ids")
 NEXT_SENTENCE = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 """The head that predicted whether one sentence follows the other, which this package does not use."""
 TASK_HEADS = ("classifier.", "pre_classifier.", "qa_outputs.")
@@ -86,7 +88,11 @@ def from_bert(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     modern = {_modern(name): tensor for name, tensor in tensors.items()}
     renamed = {names.get(name, name): tensor for name, tensor in modern.items()}
     heads = [name for name in renamed if name.startswith(TASK_HEADS)]
-    load(model, renamed, optional=SPARE, ignored=(*COPIES, *NEXT_SENTENCE, *heads))
+    if GAP_HEAD in modern and DECODER_BIAS in modern:
+        renamed.setdefault("head.bias", modern[DECODER_BIAS])
+    missing = [part for part in SPARE if not any(name.startswith(part) for name in renamed)]
+    spare = [name for name in WHOLE if name.startswith(tuple(missing))]
+    load(model, renamed, optional=spare, ignored=(*COPIES, *NEXT_SENTENCE, *heads))
     return model
 
 

@@ -2,13 +2,15 @@
 
 Copies are in `$FOVEATE_STAGED`, by default `$XDG_CACHE_HOME/foveate/staged` or `~/.cache/foveate/staged`, and may be
 deleted at any time. A file is copied again when its size, time or tag has changed, as far as its server tells them; an
-address that ends with `#sha256=…` is refused with any other content. The package fsspec reads the addresses.
+address that ends with `#sha256=…` is refused with any other content, also that of a copy. The package fsspec reads the
+addresses.
 """
 
 import contextlib
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 
 from foveate.errors import DataError, SetupError
 from foveate.storage.draft import TEMPORARY, disk_errors, flush, require_space
-from foveate.storage.manifest import DamagedError, read_json, write_json
+from foveate.storage.manifest import DamagedError, file_digest, read_json, write_json
 from foveate.suggestion import missing_file
 from foveate.voice import say
 
@@ -39,7 +41,9 @@ def staged(address: str) -> Iterator[tuple[str, Path]]:
     Each is copied when it is its turn. Raises DataError for an address that cannot be read or has another digest,
     SetupError without fsspec or a package that it needs for the protocol, and for a full disk.
     """
-    place, _, digest = address.partition(_DIGEST)
+    place, asks, digest = address.partition(_DIGEST)
+    if asks and not re.fullmatch("[0-9a-fA-F]{64}", digest):
+        raise DataError(f"{address}: a SHA-256 has 64 digits of 0 to 9 and a to f, and this is {digest!r}.")
     if not place.endswith("/"):
         yield place, _copy(place, digest)
         return
@@ -80,7 +84,7 @@ def _copy(address: str, digest: str) -> Path:
     index = home / "addresses" / f"{key}.json"
     known = _known(index, state)
     copy = None if known is None else home / known / _name(address)
-    if known is None or copy is None or not copy.exists():
+    if known is None or copy is None or not copy.exists() or (digest and file_digest(copy) != known):
         known, copy = _fetch(system, path, address, home)
         with disk_errors(index):
             index.parent.mkdir(parents=True, exist_ok=True)

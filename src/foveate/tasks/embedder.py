@@ -24,7 +24,7 @@ from foveate.models.bert_hugging_face import read_bert
 from foveate.models.bert_kin import BERTS
 from foveate.nn.packing import Packing
 from foveate.storage.manifest import read_file, read_json
-from foveate.tasks.run_model import require_kind, traced
+from foveate.tasks.run_model import require_kind, require_numbers, traced
 
 Mode = Literal["mean", "cls", "max"]
 MODES: dict[str, Mode] = {
@@ -47,10 +47,13 @@ class EmbeddingConfig:
     """Tokens that a text may have, special ones counted; None: as many as the model has positions."""
     lowercase: bool = False
     """Whether texts are read in small letters."""
+    prompt: str = ""
+    """Stands before each text that the model reads."""
 
     @classmethod
     def read(cls, folder: Path | str) -> "EmbeddingConfig":
-        """The configuration in `modules.json` of a sentence-transformers folder; the mean if there is no such file.
+        """The configuration in `modules.json` of a sentence-transformers folder, with the prompt that is its default;
+        the mean if there is no such file.
 
         Raises DataError for steps that are not known here.
         """
@@ -58,11 +61,12 @@ class EmbeddingConfig:
         if not (folder / "modules.json").exists():
             return cls()
         modes: tuple[Mode, ...] = ()
-        normalised = False
+        normalised, pooled = False, True
         for step in _steps(folder / "modules.json"):
             kind = str(step["type"]).rpartition(".")[2]
             if kind == "Pooling":
-                modes = _modes(read_json(folder / step["path"] / "config.json"), folder)
+                pooling = read_json(folder / step["path"] / "config.json")
+                modes, pooled = _modes(pooling, folder), pooling.get("include_prompt", True)
             elif kind == "Normalize":
                 normalised = True
             elif kind != "Transformer":
@@ -73,7 +77,13 @@ class EmbeddingConfig:
         if limit is not None and (type(limit) is not int or limit < 2):
             raise DataError(f"{path} has max_seq_length={limit!r:.60}, which must be a whole number of tokens.")
         lowercase = settings.get("do_lower_case") is True
-        return cls(modes=modes or ("mean",), normalised=normalised, max_length=limit, lowercase=lowercase)
+        return cls(
+            modes=modes or ("mean",),
+            normalised=normalised,
+            max_length=limit,
+            lowercase=lowercase,
+            prompt=_prompt(folder / "config_sentence_transformers.json", pooled),
+        )
 
 
 class Embedder(Looking):
@@ -110,11 +120,13 @@ class Embedder(Looking):
         require_texts(texts)
         if isinstance(texts, str):
             return self.embed([texts], shorten=shorten)[0]
-        rows = [self._tokens(text, number, shorten) for number, text in enumerate(texts, start=1)]
+        rows = [self._tokens(self._form(text), number, shorten) for number, text in enumerate(texts, start=1)]
         dim = self.model.output_dim * len(self.config.modes)
         vectors = torch.zeros(len(rows), dim, dtype=self.model.embedding.weight.dtype)
         for group in groups([len(row) for row in rows]):
             vectors[group] = self._vectors([rows[each] for each in group])
+        for number, vector in enumerate(vectors, start=1):
+            require_numbers(f"Text {number}", vector, "vectors")
         return vectors
 
     def similarity(
@@ -138,10 +150,11 @@ class Embedder(Looking):
 
     def _form(self, text: str) -> str:
         """A text as the model reads it."""
+        text = f"{self.config.prompt}{text}"
         return text.lower() if self.config.lowercase else text
 
     def _tokens(self, text: str, number: int, shorten: bool) -> list[int]:
-        tokens = self.tokeniser.framed(self._form(text))
+        tokens = self.tokeniser.framed(text)
         limit = min(self.config.max_length or self.model.max_length, self.model.max_length)
         if len(tokens) <= limit:
             return tokens
@@ -164,6 +177,28 @@ def _pooled(hidden: Float[Tensor, "tokens dim"], packing: Packing, mode: Mode) -
         return hidden[packing.starts[:-1]]
     texts = [hidden[start:stop] for start, stop in zip(packing.starts[:-1], packing.starts[1:], strict=True)]
     return torch.stack([text.mean(0) if mode == "mean" else text.amax(0) for text in texts])
+
+
+def _prompt(path: Path, pooled: bool) -> str:
+    """The prompt that a file of settings makes the default. Raises DataError for one that it lacks, and for one whose
+    tokens are not `pooled`.
+    """
+    settings = read_json(path) if path.exists() else {}
+    name = settings.get("default_prompt_name")
+    if name is None:
+        return ""
+    prompts = settings.get("prompts")
+    prompt = prompts.get(name) if isinstance(prompts, dict) else None
+    if not isinstance(prompt, str):
+        raise DataError(
+            f"{path} names the prompt {name!r:.60}, which is not among its prompts. Fetch the folder again."
+        )
+    if prompt and not pooled:
+        raise DataError(
+            f"{path} has a prompt, whose tokens are not pooled (include_prompt). Embeddings of this kind are not made "
+            "here."
+        )
+    return prompt
 
 
 def _steps(path: Path) -> list[dict[str, Any]]:

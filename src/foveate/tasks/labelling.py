@@ -309,12 +309,3 @@ def load_labeller(
     settings, stored = saved(run, task, config)
     opened = vocabulary.open(settings, run, stored.tokenisers)
     return trained(run, lambda: opened.model(settings), note), opened
-
-
-def require_numbers(name: str, scores: Tensor) -> None:
-    """Raises DataError for probabilities that are not numbers; `name` is that of the input."""
-    if scores.isnan().any():
-        raise DataError(
-            f"{name}: the model's probabilities are not numbers (NaN). The input has values that are too large for the "
-            "model, or the checkpoint is damaged or its training diverged: use an earlier checkpoint."
-        )

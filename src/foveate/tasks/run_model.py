@@ -14,10 +14,12 @@ from foveate.errors import DataError, UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.trace import Observation, Pedigree
 from foveate.inspect.trace.conversion import Stored
+from foveate.models.hugging_face_folder import CONFIG
 from foveate.nn.room import within_file, within_machine, within_tensors
 from foveate.storage.checkpoint import load_weights, restore_model, save_final, stored_weights
 from foveate.storage.draft import disk_errors
 from foveate.storage.run import GUESTS, Run, model_type_of, read_run
+from foveate.suggestion import missing_file
 from foveate.tasks import TASKS
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -93,11 +95,23 @@ def saved(folder: Path, task: str, kind: type[Any]) -> tuple[Any, Run]:
 def require_kind(folder: Path | str, *kinds: str) -> str:
     """The kind of the model in a Hugging Face folder. Raises UsageError for other kinds."""
     kind = model_type_of(folder)
+    if kind is None and not (Path(folder) / CONFIG).exists():
+        missing = missing_file(Path(folder)) if not Path(folder).exists() else f"{folder} has no {CONFIG}."
+        raise UsageError(f"{missing} Name the folder of a model of Hugging Face.")
     if kind is None or kind not in kinds:
         commands = "; ".join(f"{model}: foveate {TASKS[task].verb.name}" for model, task in GUESTS.items())
         expected = " or ".join(map(repr, kinds))
         raise UsageError(f"{folder} holds a model of the kind {kind!r}, and this needs {expected} ({commands}).")
     return kind
+
+
+def require_numbers(name: str, scores: Tensor, noun: str = "probabilities") -> None:
+    """Raises DataError for scores, such as probabilities, that are not numbers; `name` is that of the input."""
+    if scores.isnan().any():
+        raise DataError(
+            f"{name}: the model's {noun} are not numbers (NaN). The input has values that are too large for the "
+            "model, or the checkpoint is damaged or its training diverged: use an earlier checkpoint."
+        )
 
 
 def trained(folder: Path, make: Callable[[], Model], note: Callable[[str], None]) -> Model:

@@ -49,6 +49,13 @@ def test_a_remote_file_is_copied_once_and_again_when_it_changes(
     assert not list(home.glob(".tmp-*"))
 
 
+def test_a_copy_that_was_changed_is_fetched_again_where_a_digest_is_asked_for(remote: Any, home: Path) -> None:
+    address, digest = remote("train.en", b"a\n"), hashlib.sha256(b"a\n").hexdigest()
+    assert list(read_lines(f"{address}#sha256={digest}")) == ["a"]
+    (home / digest / "train.en").write_bytes(b"b\n")
+    assert list(read_lines(f"{address}#sha256={digest}")) == ["a"]
+
+
 def test_endings_say_how_to_unpack(remote: Any) -> None:
     assert list(read_lines(remote("train.en.gz", gzip.compress(b"a\nb\n")))) == ["a", "b"]
 
@@ -87,7 +94,10 @@ def test_addresses_that_cannot_be_read_are_refused(remote: Any, monkeypatch: pyt
     with pytest.raises(DataError, match="Protocol not known: nonsense"):
         list(read_lines("nonsense://train.en"))
     with pytest.raises(DataError, match="the address of a folder"):
-        list(read_lines("memory://nowhere/#sha256=00"))
+        list(read_lines(f"memory://nowhere/#sha256={'0' * 64}"))
+    for digest in ("", "00", "g" * 64):
+        with pytest.raises(DataError, match="a SHA-256 has 64 digits"):
+            list(read_lines(f"memory://nowhere/train.en#sha256={digest}"))
     address = remote("train.en", b"a\n")
     monkeypatch.setitem(__import__("sys").modules, "fsspec.core", None)
     with pytest.raises(SetupError, match=r"pip install 'foveate\[remote\]'"):

@@ -18,6 +18,19 @@ USUAL: dict[str, str] = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask":
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 """The piece of a byte in vocabularies that fall back to bytes."""
 END_OF_TEXT = "<|endoftext|>"
+ROBERTA: dict[str, str] = {
+    "pad": "<pad>",
+    "bos": "<s>",
+    "eos": "</s>",
+    "cls": "<s>",
+    "sep": "</s>",
+    "mask": "<mask>",
+    "unk": "<unk>",
+}
+"""The names of RoBERTa's special tokens, unless a file contains others."""
+ADDED = "added_tokens.json"
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+"""How an added token is found in a text."""
 
 
 class HuggingFaceTokeniser(Tokeniser):
@@ -51,10 +64,12 @@ class HuggingFaceTokeniser(Tokeniser):
             if (folder / WHOLE).exists():
                 return cls(tokenizers.Tokenizer.from_file(str(folder / WHOLE)), names)
             if (folder / WORDPIECE).exists():
-                return cls(_wordpiece(folder / WORDPIECE, settings, {**USUAL, **names}), {**USUAL, **names})
+                names = {**USUAL, **names}
+                return cls(_extended(_wordpiece(folder / WORDPIECE, settings, names), folder, settings), names)
             if all((folder / name).exists() for name in BPE):
-                names = {"bos": END_OF_TEXT, "eos": END_OF_TEXT, **names}
-                return cls(_bytes(folder, names), names)
+                usual = ROBERTA if _is_roberta(folder) else {"bos": END_OF_TEXT, "eos": END_OF_TEXT}
+                names = {**usual, **names}
+                return cls(_extended(_bytes(folder, settings, names), folder, settings), names)
         except DataError:
             raise
         except Exception as error:  # the library raises plain Exception
@@ -179,21 +194,63 @@ def _wordpiece(path: Path, settings: dict[str, Any], names: dict[str, str]) -> A
     return inner
 
 
-def _bytes(folder: Path, names: dict[str, str]) -> Any:
+def _bytes(folder: Path, settings: dict[str, Any], names: dict[str, str]) -> Any:
     """The tokeniser of GPT-2: bytes of words, merged in the order of `merges.txt`. RoBERTa's puts a text between the
     tokens that are named `cls` and `sep`.
     """
     parts = _tokenizers()
     vocab, merges = (str(folder / name) for name in BPE)
     inner = parts.Tokenizer(parts.models.BPE.from_file(vocab, merges))
-    inner.pre_tokenizer = parts.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    prefix = bool(settings.get("add_prefix_space", False))
+    inner.pre_tokenizer = parts.pre_tokenizers.ByteLevel(add_prefix_space=prefix)
     inner.decoder = parts.decoders.ByteLevel()
     known = json.loads((folder / BPE[0]).read_text(encoding="utf-8"))
-    if names.keys() >= {"cls", "sep"} and {names["cls"], names["sep"]} <= known.keys():
-        frame = [(names[role], known[names[role]]) for role in ("sep", "cls")]
-        inner.post_processor = parts.processors.RobertaProcessing(*frame, add_prefix_space=False)
+    around: list[Role] = [role for role in ("sep", "cls") if role in names]
+    around = ["bos"] if not around and settings.get("add_bos_token") else around
+    missing = [names[role] for role in around if names[role] not in known]
+    if missing:
+        raise DataError(f"{folder / BPE[0]} lacks {', '.join(missing)}, which each text gets. Fetch the folder again.")
+    frame = [(names[role], known[names[role]]) for role in around]
+    if len(frame) == 2:
+        inner.post_processor = parts.processors.RobertaProcessing(*frame, add_prefix_space=prefix)
+    elif around == ["bos"]:
+        single, pair = f"{names['bos']} $A", f"{names['bos']} $A {names['bos']}:1 $B:1"
+        inner.post_processor = parts.processors.TemplateProcessing(single=single, pair=pair, special_tokens=frame)
     inner.add_special_tokens([_special(name, names, parts) for name in sorted(set(names.values())) if name in known])
     return inner
+
+
+def _is_roberta(folder: Path) -> bool:
+    path = folder / "config.json"
+    return path.exists() and read_json(path).get("model_type") == "roberta"
+
+
+def _extended(inner: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """A tokeniser with the further tokens that the files beside its vocabulary name.
+
+    Raises DataError for a token with another id than the files say.
+    """
+    parts = _tokenizers()
+    for number, token in sorted(_added(folder, settings).items()):
+        name = _name(token)
+        flags = {flag: bool(value) for flag, value in token.items() if flag in FLAGS}
+        inner.add_tokens([parts.AddedToken(name, **flags)])
+        if inner.token_to_id(name) != number:
+            raise DataError(
+                f"The files beside the vocabulary in {folder} give the token {name!r} the id {number}, and with the "
+                f"vocabulary it has {inner.token_to_id(name)}. Fetch the folder again."
+            )
+    return inner
+
+
+def _added(folder: Path, settings: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The tokens that were added to a vocabulary by their ids, and how each is found in a text."""
+    listed = settings.get("added_tokens_decoder")
+    if listed:
+        return {int(number): token for number, token in listed.items()}
+    path = folder / ADDED
+    named = read_json(path) if path.exists() else {}
+    return {number: {"content": name} for name, number in named.items()}
 
 
 def _special(name: str, names: dict[str, str], parts: Any) -> Any:

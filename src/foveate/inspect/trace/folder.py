@@ -66,12 +66,12 @@ def trace_writer(path: Path | str, tracks: Mapping[str, Track]) -> Iterator[Trac
 
 def _require_trace_folder(folder: Path) -> None:
     """Raises UsageError for a folder with other content than an earlier trace, perhaps one without its manifest."""
-    marks, names = (HEADER,), sealed_names(folder)
+    marks, names = [HEADER], sealed_names(folder)
     if names is None and (folder / HEADER).is_file():
         try:
             require_header(read_json(folder / HEADER), str(folder / HEADER))
         except DataError:
-            marks = ()
+            marks = []
     require_replaceable(folder, "an earlier trace", *marks, only=names or (HEADER, MANIFEST, "site-*.safetensors"))
 
 

@@ -42,9 +42,9 @@ from foveate.nn.pooling import AttentionPooling
 from foveate.storage.run import CLASSIFIER, class_of, model_type_of, read_run, tells_a_label
 from foveate.tasks.classify.label_answer import label_answer
 from foveate.tasks.classify.task import ClassifyConfig, RowVocabulary
-from foveate.tasks.labelling import Predicted, load_labeller, require_numbers
+from foveate.tasks.labelling import Predicted, load_labeller
 from foveate.tasks.output_track import output_track
-from foveate.tasks.run_model import listed, require_kind, require_positions, require_text, traced
+from foveate.tasks.run_model import listed, require_kind, require_numbers, require_positions, require_text, traced
 
 CLASS_TOKENS = ("[class]", "[distillation]")
 """Labels of the vectors before the patches of a ViT."""

@@ -122,12 +122,13 @@ class MaskedLanguageModelSide(TextSide):
 
     def export(self, run: Path | str, note: Note) -> Exported:
         filler = self.load(run, note=note)
+        filler.require_head()
         frame = filler.frame
         text = f"{', '.join(map(str, frame.begin))}, the ids of {TOKENISER}, {frame.end}; {frame.gap} stands for a gap"
         meanings = {
-            "tokens": f"{text}; of a pair, the second text and another {frame.end} follow",
+            "tokens": f"{text}; of a pair, the second text and another {frame.end} follow" if filler.pairs else text,
             "lengths": COUNTED,
-            "segments": "0; and 1 at the second text of a pair and its end",
+            "segments": "0; and 1 at the second text of a pair and its end" if filler.pairs else "always 0",
             "logits": "at each token, of the ids that may stand there",
         }
         return Exported(filler.model, saver({TOKENISER: filler.tokeniser}), meanings, extra={"gap": frame.gap})

@@ -31,7 +31,7 @@ from foveate.models.hugging_face_folder import read_folder
 from foveate.storage.run import class_of, model_type_of
 from foveate.tasks.masked_language_model.gap_answer import gap_answer
 from foveate.tasks.masked_language_model.task import MaskedLanguageModelConfig, MaskedLanguageModelTask, score
-from foveate.tasks.run_model import require_kind, require_positions, require_text, traced
+from foveate.tasks.run_model import require_kind, require_numbers, require_positions, require_text, traced
 from foveate.tasks.text_task import TextConfig, load_text_model, tokens_of
 
 GAP = "___"
@@ -64,6 +64,9 @@ class Frame:
 
 class Filler(Looking):
     """Fills gaps. Each gap is filled independently of the tokens chosen for the others."""
+
+    without_head = ""
+    """The class of a foreign model that lacks a head for gaps; empty for other models."""
 
     def __init__(self, model: BERT, tokeniser: Tokeniser, config: MaskedLanguageModelConfig | None = None) -> None:
         self.model, self.tokeniser = model.eval(), tokeniser
@@ -103,7 +106,16 @@ class Filler(Looking):
             return self._filled(text, best, gap)
         return [self._filled(one, best, gap) for one in text]
 
+    def require_head(self) -> None:
+        """Raises UsageError for a model without a head that fills gaps."""
+        if self.without_head:
+            raise UsageError(
+                f"This folder holds a {self.without_head}, which has no head that fills gaps. Look at its attention "
+                "with `foveate look`, or take the folder of a model for masked language modelling."
+            )
+
     def _filled(self, text: str, best: int, gap: str) -> Filling:
+        self.require_head()
         if not isinstance(best, int) or best < 1:
             raise UsageError(f"best must be a whole number of at least 1 piece, got {best!r}.")
         if not gap:
@@ -111,6 +123,7 @@ class Filler(Looking):
         self.require_gaps(text, gap)
         tokens, places = self.ids_and_gaps(text, gap)
         shares, excluded = self._shares(self.model.logits(self.hidden(tokens)[torch.tensor(places)]))
+        require_numbers("The text", shares)
         best_tokens = shares.topk(min(best, shares.shape[1] - excluded))
         pieces = [self.tokeniser.pieces(row) for row in best_tokens.indices.tolist()]
         choices = tuple(
@@ -167,7 +180,7 @@ class Filler(Looking):
         tokens, places = self.ids_and_gaps(text, gap)
         observation = observed(self.model, lambda: self.hidden(tokens))
         track = Track.of_pieces(self._labels(text, gap, tokens, places), text=text)
-        if places:
+        if places and not self.without_head:
             notes = dict(zip(places, self._filled(text, CANDIDATES, gap).choices, strict=True))
             lines = [
                 [f"{join_pieces([piece])} {share:.0%}" for piece, share in notes.get(place, ())]
@@ -182,6 +195,7 @@ class Filler(Looking):
 
         Raises UsageError for a text without gaps, DataError as `fill` does.
         """
+        self.require_head()
         self.require_gaps(text, gap)
         tokens, places = self.ids_and_gaps(text, gap)
         labels = self._labels(text, gap, tokens, places)
@@ -260,12 +274,16 @@ class Filler(Looking):
             text = text.replace(sign, first)
         return text.split(first)
 
+    def encoded(self, text: str, gap: str) -> list[str]:
+        """The parts of a text between its gaps, as they are encoded."""
+        return self.parts(text, gap)
+
     def ids_and_gaps(self, text: str, gap: str) -> tuple[list[int], list[int]]:
         """The tokens of a line with its gaps, and the indices of these."""
         frame = self.frame
         tokens, places = list(frame.begin), []
         for one in split(text) if self.pairs else (text,):
-            for number, part in enumerate(self.parts(one, gap)):
+            for number, part in enumerate(self.encoded(one, gap)):
                 if number:
                     places.append(len(tokens))
                     tokens.append(frame.gap)
@@ -278,7 +296,7 @@ class Filler(Looking):
         """The labels of the tokens: gaps and unknown pieces are shown as they are written."""
         labels: list[str] = []
         for one in split(text) if self.pairs else (text,):
-            for number, part in enumerate(self.parts(one, gap)):
+            for number, part in enumerate(self.encoded(one, gap)):
                 labels += [gap] if number else []
                 labels += self.tokeniser.labels(part) if part else []
             labels += self.tokeniser.pieces([self.frame.end])
@@ -295,9 +313,6 @@ class GuestFiller(Filler):
     def pairs(self) -> bool:
         return self.model.config.num_segments > 1
 
-    without_head = ""
-    """The class of a model that lacks a head for gaps; empty for other models."""
-
     @classmethod
     def read(cls, folder: Path | str) -> "GuestFiller":
         """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
@@ -313,30 +328,27 @@ class GuestFiller(Filler):
         """A gap may also be written as the tokeniser's own token, such as [MASK]."""
         return tuple(dict.fromkeys((gap, self.tokeniser.names.get("mask", gap))))
 
-    def _filled(self, text: str, best: int, gap: str) -> Filling:
-        if self.without_head:
-            raise UsageError(
-                f"This folder holds a {self.without_head}, which has no head that fills gaps. Look at its attention "
-                "with `foveate look`, or take the folder of a model for masked language modelling."
-            )
-        return super()._filled(text, best, gap)
-
     def _shares(self, logits: Float[Tensor, "gaps vocab"]) -> tuple[Float[Tensor, "gaps known"], int]:
         shares = logits.softmax(-1)
         special = sorted(number for number in self.tokeniser.special if number < shares.shape[1])
         shares[:, special] = 0.0
         return shares, len(special)
 
-    def parts(self, text: str, gap: str) -> list[str]:
+    def encoded(self, text: str, gap: str) -> list[str]:
         """As of `Filler`, without spaces that belong to the token for gaps, as in RoBERTa."""
-        *before, last = super().parts(text, gap)
+        *before, last = super().encoded(text, gap)
         return [*(part.rstrip() for part in before), last] if self.tokeniser.takes_spaces("mask") else [*before, last]
 
     def _written(self, parts: Sequence[str], ids: Sequence[int]) -> str:
         written, *others = parts
+        owns = self.tokeniser.takes_spaces("mask")
         for token, part in zip(ids, others, strict=True):
             word = self.tokeniser.decode([token]).removeprefix("##")
-            written += (word if written else word.lstrip()) + part
+            if owns and written.endswith(" "):  # the piece has a space of its own, or goes on with the word before
+                written = written[:-1] + word
+            else:
+                written += word.lstrip() if not written or written[-1].isspace() else word
+            written += part
         return written
 
     def evaluate(self, lines: Iterable[str]) -> dict[str, float]:
@@ -348,5 +360,10 @@ class GuestFiller(Filler):
         mask = self.tokeniser.id_of("mask")
         if mask is None or mask >= self.model.embedding.num_embeddings:
             raise DataError("The tokeniser has no token for gaps (mask_token). Fetch its tokenizer_config.json too.")
-        *begin, end = self.tokeniser.framed("")
+        framed = self.tokeniser.framed("")
+        if not framed:
+            raise DataError(
+                "The tokeniser puts no tokens around a text, such as [CLS] and [SEP]. Fetch all of its files again."
+            )
+        *begin, end = framed
         return Frame(begin, mask, end)

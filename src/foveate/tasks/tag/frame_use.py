@@ -24,8 +24,8 @@ from foveate.inspect.time_file import TimedLabel
 from foveate.inspect.trace import Pedigree
 from foveate.inspect.value import observed
 from foveate.models.tagger import FrameTagger
-from foveate.tasks.labelling import Predicted, load_labeller, require_numbers
-from foveate.tasks.run_model import listed, require_positions, saved
+from foveate.tasks.labelling import Predicted, load_labeller
+from foveate.tasks.run_model import listed, require_numbers, require_positions, saved
 from foveate.tasks.tag.frame_task import FrameVocabulary
 from foveate.tasks.tag.label_map import TRUE, runs, with_labels
 from foveate.tasks.tag.task import TagConfig

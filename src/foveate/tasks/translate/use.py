@@ -13,7 +13,7 @@ from foveate.attention import record
 from foveate.data.batch import Batch
 from foveate.data.batching import groups
 from foveate.data.text import require_texts
-from foveate.data.tokeniser import BOS, EOS, PAD, MarianTokeniser, Tokeniser
+from foveate.data.tokeniser import BOS, EOS, MarianTokeniser, Tokeniser
 from foveate.data.tokeniser.language_tokeniser import translating
 from foveate.data.tokeniser.marian_tokeniser import order_of, vocabulary
 from foveate.decode import BeamConfig, DecodeConfig, Hypothesis, beam_size
@@ -34,6 +34,7 @@ from foveate.storage.shipped import run_folder
 from foveate.tasks.run_model import require_kind, require_text, saved, trained
 from foveate.tasks.translate.alignment_head import Head
 from foveate.tasks.translate.engine import Engine, EngineName
+from foveate.tasks.translate.foreign_search import search_of
 from foveate.tasks.translate.head import choose, crossings
 from foveate.tasks.translate.run_tokeniser import load_tokenisers
 from foveate.tasks.translate.task import TranslateConfig, build_model
@@ -377,5 +378,5 @@ def read_translation(folder: Path | str) -> tuple[Transformer, MarianTokeniser, 
     source, target = (MarianTokeniser.read(folder, side, **ends) for side in sides)
     orders = {side: order_of(vocabulary(folder, side), **ends) for side in sides}
     model = from_marian(*renumbered(config, tensors, **orders))
-    settings = read_json(folder / GENERATION) if (folder / GENERATION).exists() else config
-    return model, source, target, BeamConfig(beam=setting(settings, "num_beams", 4), forbid=(PAD,))
+    path = folder / GENERATION if (folder / GENERATION).exists() else folder / CONFIG
+    return model, source, target, search_of(read_json(path), model.max_length, path)
