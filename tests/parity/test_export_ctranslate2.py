@@ -183,6 +183,17 @@ def test_what_it_cannot_express_is_refused_with_the_reason(
     assert not list(tmp_path.iterdir())
 
 
+def test_each_id_needs_a_name_of_its_own(tmp_path: Path) -> None:
+    model = random_model(next(iter(DESIGNS.values())))
+    names = ["<pad>", "<s>", "</s>", "<unk>", *map(str, range(4, VOCAB))]
+    for wrong, says in (
+        (names[:-1], f"has {VOCAB - 1} names, and the model has {VOCAB}"),
+        ([*names[:-1], "4"], "twice"),
+    ):
+        with pytest.raises(UsageError, match=f"target_vocabulary {says}|target_vocabulary has '4' twice"):
+            save_ctranslate2(model, tmp_path / "to", source_vocabulary=names, target_vocabulary=wrong)
+
+
 def test_folders_with_other_content_are_left_alone(tmp_path: Path) -> None:
     model = random_model(next(iter(DESIGNS.values())))
     names = ["<pad>", "<s>", "</s>", "<unk>", *map(str, range(4, VOCAB))]

@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 
@@ -13,9 +15,10 @@ from foveate.attention import AlibiConfig, AttentionConfig, Dot, Entmax, General
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, decode
 from foveate.errors import UsageError
-from foveate.export import onnx_engine, onnx_refusals, save_onnx
+from foveate.export import max_length, onnx_engine, onnx_refusals, save_onnx
+from foveate.export.onnx import operator_graph
 from foveate.models import BahdanauConfig, FixedContextConfig, LuongConfig, ModelConfig, Seq2Seq, TransformerConfig
-from foveate.nn.position_vector import LearnedConfig, NoneConfig, SinusoidalConfig
+from foveate.nn.position_vector import BinaryConfig, LearnedConfig, NoneConfig, SinusoidalConfig
 from foveate.nn.transformer_block import BlockConfig
 
 VOCAB, END = 40, 2
@@ -125,6 +128,32 @@ def test_two_files_are_written_that_say_what_they_take(tmp_path: Path) -> None:
         "logits",
         *(f"new.{name}" for name in names if name.startswith("state.")),
     }
+
+
+def test_weights_that_one_file_cannot_hold_are_in_a_second_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = TransformerConfig(block=BLOCK)
+    save_onnx(random_model(config), tmp_path / "one")
+    monkeypatch.setattr(operator_graph, "LARGEST", 1_000)
+    for _ in range(2):
+        save_onnx(random_model(config), tmp_path / "two")
+    names = ["encoder.onnx", "encoder.onnx.data", "step.onnx", "step.onnx.data"]
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == names
+    given = {"source": np.array([[5, 6, END]]), "lengths": np.array([3])}
+    one, two = (onnxruntime.InferenceSession(tmp_path / name / "encoder.onnx") for name in ("one", "two"))
+    names = [value.name for value in one.get_inputs()]
+    given = dict(zip(names, given.values(), strict=True))
+    for mine, right in zip(two.run(None, given), one.run(None, given), strict=True):
+        np.testing.assert_array_equal(mine, right)
+    with pytest.raises(UsageError, match="reads models of up to 1,000 bytes of weights"):
+        onnx_engine(random_model(config))
+
+
+def test_binary_digits_have_a_table_of_usual_length(tmp_path: Path) -> None:
+    model = random_model(TransformerConfig(block=replace(BLOCK, model_dim=24), position=BinaryConfig()))
+    assert model.max_length == 2**24
+    assert max_length(model) == 2048
+    save_onnx(model, tmp_path / "to")
+    assert sum(path.stat().st_size for path in (tmp_path / "to").iterdir()) < 2_000_000
 
 
 def test_a_weight_that_is_used_twice_is_stored_once(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The weights are copied directly into CTranslate2's specification, without a conv
 """
 
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -72,13 +73,15 @@ def save_ctranslate2(
     Its sources are vocabulary entries without the end token, which it adds. `vocabulary` makes the vocabularies. Scores
     equal the model's only in float32.
 
-    Raises UsageError for a model that it cannot express and for a folder with other content, SetupError if its package
-    is not installed.
+    Raises UsageError for a model that it cannot express, for vocabularies that do not name each id differently, and for
+    a folder with other content; SetupError if its package is not installed.
     """
     require_export_folder(Path(folder))
     require(refusals(model), "CTranslate2", INSTEAD)
     if quantisation not in QUANTISATIONS:
         raise UsageError(f"quantisation={quantisation!r} is unknown. Choose one of {', '.join(QUANTISATIONS)}.")
+    for side, names in (("source", source_vocabulary), ("target", target_vocabulary)):
+        _require_names(side, names, cast(Transformer, model).get_submodule(f"{side}_embedding"))
     spec = _specification(cast(Transformer, model), package())
     spec.register_source_vocabulary(list(source_vocabulary))
     spec.register_target_vocabulary(list(target_vocabulary))
@@ -88,6 +91,16 @@ def save_ctranslate2(
     size = sum(parameter.numel() * 4 for parameter in model.parameters())
     with draft_folder(Path(folder), size=size) as draft:
         spec.save(str(draft))
+
+
+def _require_names(side: str, names: Sequence[str], embedding: nn.Module) -> None:
+    """Raises UsageError for a vocabulary of another size than the embedding, and for one that has a name twice."""
+    ids = cast(nn.Embedding, embedding).num_embeddings
+    if len(names) != ids:
+        raise UsageError(f"{side}_vocabulary has {len(names):,} names, and the model has {ids:,} ids. Name each id.")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise UsageError(f"{side}_vocabulary has {twice[0]!r} twice. Name each id differently, as `vocabulary` does.")
 
 
 def vocabulary(tokeniser: Tokeniser) -> list[str]:

@@ -16,7 +16,7 @@ from foveate.errors import UsageError
 from foveate.models import Seq2Seq, Transformer
 from foveate.nn.embed import Tokens, Vectors
 from foveate.nn.multihead import MultiHeadAttention
-from foveate.nn.position_vector import NoPosition, UnitInterval
+from foveate.nn.position_vector import BinaryCode, NoPosition, UnitInterval
 from foveate.nn.ran import RANEncoder
 from foveate.nn.transformer_block import DecoderBlock, EncoderBlock
 
@@ -140,12 +140,20 @@ def score_factor(attention: MultiHeadAttention) -> float:
     return factor
 
 
+def represented(limit: int | None, *positions: nn.Module | None) -> int:
+    """The number of positions for which tables are written: as many as a model has, or `POSITIONS` if it has no limit
+    or only that of its binary digits, which may be millions.
+    """
+    digits = any(isinstance(position, BinaryCode) for position in positions)
+    return min(limit or POSITIONS, POSITIONS) if digits else limit or POSITIONS
+
+
 def position_table(position: nn.Module, model_dim: int, limit: int | None) -> Float[Tensor, "length model_dim"] | None:
     """The position vectors up to the limit, or `POSITIONS` vectors; None for a model without positions."""
     if type(position) is NoPosition:
         return None
     with torch.no_grad():
-        return position(torch.arange(limit or POSITIONS)).float().reshape(-1, model_dim)
+        return position(torch.arange(represented(limit, position))).float().reshape(-1, model_dim)
 
 
 def _sites(model: Transformer) -> Iterator[tuple[str, MultiHeadAttention, Visibility]]:

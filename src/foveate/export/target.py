@@ -17,7 +17,7 @@ DESCRIPTION = "export.json"
 """Written last: an export is whole when it is there. It names all other files."""
 MARKS = (DESCRIPTION, "model.bin", "*.onnx")
 """Files by which a folder is known as an earlier export, which may be replaced."""
-MODELS = ["encoder.onnx", "step.onnx", "model.onnx", "model.bin", "config.json"]
+MODELS = ["encoder.onnx", "step.onnx", "model.onnx", "*.onnx.data", "model.bin", "config.json"]
 BESIDE = ["labels.json", "rows.json", "*.tokeniser.json"]
 """Further files of exports whose description does not name them: it is damaged, or of version 0.1."""
 VOCABULARIES = ["source_vocabulary.json", "target_vocabulary.json", "shared_vocabulary.json"]

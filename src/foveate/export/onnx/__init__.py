@@ -9,15 +9,17 @@ from typing import Any
 import torch
 from torch import nn
 
+from foveate.errors import UsageError
 from foveate.export.onnx import (
     bert_graph,
     labelling_graph,
     language_model_graph,
+    operator_graph,
     recogniser_graph,
     recurrent_graph,
     transformer_graph,
 )
-from foveate.export.onnx.operator_graph import Graph
+from foveate.export.onnx.operator_graph import Graph, weight_bytes
 from foveate.export.onnx.runtime import OnnxEngine, OnnxState
 from foveate.export.plain_attention import input_refusals, require, unknown_layers
 from foveate.export.target import require_export_folder
@@ -73,17 +75,26 @@ def graphs(model: nn.Module) -> dict[str, Any]:
 
 def save_onnx(model: nn.Module, folder: Path | str) -> dict[str, Signature]:
     """Write the model's graphs, all or none, in place of an earlier export; return the inputs and outputs of each file.
+    Weights of 2 GB or more are in a second file, `NAME.onnx.data`.
 
     Raises UsageError for a model that ONNX cannot express and for a folder with other content, SetupError if the
     package onnx is not installed.
     """
     require_export_folder(Path(folder))
     named = graphs(model)
-    content_of = {name: graph.SerializeToString() for name, graph in named.items()}
-    with draft_folder(Path(folder), size=sum(map(len, content_of.values()))) as draft:
-        for name, content in content_of.items():
-            (draft / name).write_bytes(content)
+    with draft_folder(Path(folder), size=sum(map(weight_bytes, named.values()))) as draft:
+        for name, graph in named.items():
+            _write(graph, draft / name)
     return {name: signature(graph) for name, graph in named.items()}
+
+
+def _write(graph: Any, path: Path) -> None:
+    if weight_bytes(graph) <= operator_graph.LARGEST:
+        path.write_bytes(graph.SerializeToString())
+        return
+    onnx = operator_graph.package()
+    onnx.save_model(graph, str(path), save_as_external_data=True, location=f"{path.name}.data")
+    onnx.checker.check_model(str(path))
 
 
 def signature(model: Any) -> Signature:
@@ -94,7 +105,12 @@ def signature(model: Any) -> Signature:
 
 def onnx_engine(model: Seq2Seq) -> OnnxEngine:
     """An encoder–decoder in ONNX Runtime, with the methods start, step and select for `foveate.decode`."""
-    content_of = {name: graph.SerializeToString() for name, graph in graphs(model).items()}
+    named = graphs(model)
+    if any(weight_bytes(graph) > operator_graph.LARGEST for graph in named.values()):
+        raise UsageError(
+            f"The engine onnx reads models of up to {operator_graph.LARGEST:,} bytes of weights. {INSTEAD}"
+        )
+    content_of = {name: graph.SerializeToString() for name, graph in named.items()}
     return OnnxEngine(content_of["encoder.onnx"], content_of["step.onnx"], max_length(model))
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from foveate.attention.onnx import Places
 from foveate.export.onnx import attention_graph
 from foveate.export.onnx.operator_graph import Graph
-from foveate.export.plain_attention import POSITIONS, position_table
+from foveate.export.plain_attention import position_table, represented
 from foveate.nn.position_vector import NoPosition, UnitInterval
 
 GELU = {"gelu": "none", "gelu_tanh": "tanh"}
@@ -30,7 +30,7 @@ def limit(max_length: int | None, position: nn.Module | None, blocks: Iterable[n
     endless = position is None or type(position) in (NoPosition, UnitInterval)
     if endless and not any(attention_graph.uses_tables(block.attention) for block in blocks):  # type: ignore[arg-type]
         return max_length
-    return max_length or POSITIONS
+    return represented(max_length, position)
 
 
 def placed(

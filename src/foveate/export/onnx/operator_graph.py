@@ -11,6 +11,8 @@ from foveate.errors import SetupError
 
 OPSET, FORMAT = 20, 10
 """The version of the operators, from 2023: old enough for most runtimes, new enough for layer norms and gelu."""
+LARGEST = 2_000_000_000
+"""The most bytes of weights beside a graph in one file, whose format ends at 2³¹."""
 Shape = list[int | str]
 """A shape. Sizes that may differ between calls are names."""
 
@@ -22,6 +24,11 @@ def package() -> Any:
     except ImportError:
         raise SetupError("The package onnx is not installed. Try: pip install 'foveate[export]'") from None
     return onnx
+
+
+def weight_bytes(model: Any) -> int:
+    """The bytes of the weights in an ONNX model."""
+    return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
 
 
 class Graph:
@@ -140,13 +147,14 @@ class Graph:
         return self._constant(np.int64(value))
 
     def model(self) -> Any:
-        """The finished model, checked."""
+        """The finished model; checked, unless it has more weights than one file can hold."""
         make = self._onnx.helper
         constants = [tensor for tensor, _ in self._constants.values()]
         graph = make.make_graph(self._nodes, self.name, self._inputs, self._outputs, constants)
         model = make.make_model(graph, opset_imports=[make.make_opsetid("", OPSET)], producer_name="foveate")
         model.ir_version = FORMAT
-        self._onnx.checker.check_model(model)
+        if weight_bytes(model) <= LARGEST:
+            self._onnx.checker.check_model(model)
         return model
 
     def _constant(self, array: Any) -> str:

@@ -9,7 +9,7 @@ from foveate.attention.onnx import Places
 from foveate.export.onnx import block_graph
 from foveate.export.onnx.attention_graph import heads, joined_heads
 from foveate.export.onnx.operator_graph import Graph
-from foveate.export.plain_attention import POSITIONS, multihead_refusals, score_factor
+from foveate.export.plain_attention import multihead_refusals, represented, score_factor
 from foveate.models import Transformer
 from foveate.nn.multihead import MultiHeadAttention
 from foveate.nn.position_vector import UnitInterval
@@ -31,7 +31,7 @@ def refusals(model: Transformer) -> list[str]:
 
 def max_length(model: Transformer) -> int | None:
     """The largest number of positions that the graphs represent."""
-    return model.max_length or POSITIONS
+    return represented(model.max_length, model.position, model.target_position)
 
 
 def graphs(model: Transformer) -> dict[str, Graph]:

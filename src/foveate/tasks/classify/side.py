@@ -30,7 +30,7 @@ from foveate.tasks.classify import TASK
 from foveate.tasks.classify.served_classifier import ServedClassifier
 from foveate.tasks.classify.served_file_classifier import ServedFileClassifier
 from foveate.tasks.classify.task import TOKENISER, ClassifyConfig, ClassifyTask, reader_of
-from foveate.tasks.classify.use import Classified, RowClassifier, TextClassifier, classifier_of
+from foveate.tasks.classify.use import Classified, GuestClassifier, RowClassifier, TextClassifier, classifier_of
 from foveate.tasks.exported import COUNTED, Exported, Note
 from foveate.tasks.intake import intake
 from foveate.tasks.labelling import LABELS as LABEL_FILE
@@ -204,6 +204,11 @@ class ClassifySide(LabellingSide):
 
     def export(self, run: Path | str, note: Note) -> Exported:
         classifier = self.load(run, note=note)
+        if isinstance(classifier, GuestClassifier):
+            raise UsageError(
+                f"{run} is a Hugging Face folder with a classifier of texts, which is not exported here. Export it "
+                "with the tools of that library, or use it with `foveate classify`."
+            )
         meanings = {
             "tokens": f"{BOS}, the ids of {TOKENISER}, {EOS}; of a pair, the second text and another {EOS} follow",
             "features": "the vectors of each row, as the readers of this package make them",
