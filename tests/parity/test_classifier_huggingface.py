@@ -282,7 +282,7 @@ def test_a_head_of_another_width_is_refused(tmp_path: Path) -> None:
     "lost",
     ["cls.predictions.bias", "cls.predictions.transform.LayerNorm.weight", "cls.predictions.transform.dense.bias"],
 )
-def test_a_part_of_a_head_is_no_head(lost: str, tmp_path: Path) -> None:
+def test_a_head_without_one_of_its_tensors_is_refused(lost: str, tmp_path: Path) -> None:
     made("Bert", "ForMaskedLM", tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors[lost]
@@ -301,7 +301,7 @@ def test_the_bias_of_the_logits_may_have_its_other_name(tmp_path: Path) -> None:
     assert Filler.load(tmp_path).fill("the ___ sat") == filling
 
 
-def test_numbers_that_are_none_fill_no_gap(tmp_path: Path) -> None:
+def test_nan_fills_no_gap(tmp_path: Path) -> None:
     made("Bert", "ForMaskedLM", tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     tensors["bert.encoder.layer.0.output.dense.bias"][0] = float("nan")

@@ -242,6 +242,31 @@ def test_a_reader_that_leaves_is_not_an_error(trained: Path, tmp_path: Path) -> 
     assert (process.returncode, said) == (0, "")
 
 
+def test_a_command_outlasts_the_reader_of_its_messages(trained: Path) -> None:
+    words = ("translate", trained, "--no-tune", "--threads", "1", "--beam", "1", "a~")  # a note on ~ is printed
+    right = command(*words).communicate()
+    assert "~" in right[1]
+    process = command(*words)
+    assert process.stderr
+    process.stderr.close()
+    process.stderr = None
+    assert (process.communicate()[0], process.returncode) == (right[0], 0)
+    with Path("/dev/full").open("w") as full:
+        process = command(*words, stderr=full)
+        assert (process.communicate()[0], process.returncode) == (right[0], 0)
+
+
+def test_training_outlasts_the_reader_of_its_messages(recipe: tuple[str, ...], tmp_path: Path) -> None:
+    process = command(*recipe, "--set", "train.steps=4", "--out", tmp_path / "run")
+    assert process.stderr
+    process.stderr.readline()
+    process.stderr.close()
+    process.stderr = None
+    process.communicate()
+    assert process.returncode == 0
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("train", "--help")])
 def test_help_that_cannot_be_written_is_an_error_in_words(words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
@@ -257,6 +282,44 @@ def test_a_reader_of_help_that_leaves_is_not_an_error() -> None:
     process.stdout.close()
     process.stdout = None
     assert (process.communicate()[1], process.returncode) == ("", 0)
+
+
+def test_a_dash_is_the_lines_of_standard_input(foveate: Any, trained: Path) -> None:
+    words = ("translate", trained, "--no-tune", "--threads", "1", "--beam", "1")
+    assert foveate(*words, "-", stdin=b"abc\n").out == foveate(*words, "abc").out
+
+
+def test_words_behind_two_dashes_are_texts(foveate: Any, trained: Path) -> None:
+    words = ("--no-tune", "--threads", "1", "--beam", "1")
+    right = foveate("translate", trained, *words, "--", "--abc")
+    assert (right.code, bool(right.out)) == (0, True)
+    assert foveate("translate", *words, "--", trained, "--abc").out == right.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("evaluate", "RUN", "--save", ""), "--save: the name is empty. Is a variable unset?"),
+        (("look", "RUN", "abc", "--html", ""), "--html: the name is empty. Is a variable unset?"),
+        (("train", "translate", "--source", "a.tsv", "--out", ""), "--out: the name is empty."),
+        (("export", "RUN", "--to", "onnx", ""), "OUT: the name is empty."),
+        (("translate", "", "abc"), "RUN: the name is empty."),
+        (("--debug", "translate", "RUN", "abc"), "--debug belongs behind the command: foveate translate --debug …"),
+    ],
+    ids=lambda words: str(words)[:40],
+)
+def test_empty_names_and_misplaced_options_are_refused(words: tuple[str, ...], says: str, foveate: Any) -> None:
+    said = foveate(*words)
+    assert (said.code, said.out) == (2, "")
+    assert says in said.err
+
+
+def test_suggested_commands_quote_the_names_of_folders(
+    foveate: Any, trained: Path, recipe: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(trained, tmp_path / "my run"))
+    assert f"Continue it with `foveate resume '{folder}'`" in foveate(*recipe, "--out", folder).err
+    assert f"Write `foveate look '{folder}' --text" in foveate("look", folder, "--no-tune").err
 
 
 # -- evaluate and look -------------------------------------------------------------------------------------------------
@@ -410,12 +473,13 @@ def test_the_shell_completes_commands_tasks_and_options(foveate: Any, tmp_path: 
     assert "--columns" not in completed(script, "foveate train language_model --")
     (tmp_path / "run").mkdir()
     assert set(completed(script, f"foveate translate {tmp_path}/r")) == {f"{tmp_path}/run"}
-    for command in ("translate", "look"):
+    for command in ("translate", "look", "serve"):
         assert "en-fr" in completed(script, f'foveate {command} ""')
     assert "us-address" in completed(script, 'foveate tag ""')
     assert "en-fr" not in completed(script, 'foveate generate ""')
     assert completed(script, "foveate translate --ali") == ["--align"]
     assert completed(script, "foveate export --to on") == ["onnx"]
+    assert completed(script, "foveate plan mas") == ["masked_language_model"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])

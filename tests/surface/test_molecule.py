@@ -68,7 +68,7 @@ def test_a_run_learns_and_predicts_from_arguments_files_and_standard_input(
     assert rows[1] == f"CCO\t{one:.4f}"
     assert rows[2] == ""
     assert rows[3].startswith("[Na+].[Cl-]\t")
-    assert f"{folder / 'new.tsv'}:3: 'CXC' are not valid SMILES: SMILES Parse Error: syntax error" in said.err
+    assert f"{folder / 'new.tsv'}:3: 'CXC' is not valid SMILES: SMILES Parse Error: syntax error" in said.err
     assert "1 of 3 inputs could not be read" in said.err
 
 

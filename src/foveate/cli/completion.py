@@ -4,7 +4,7 @@ import argparse
 
 FILES, FOLDERS = {"FILE", "TOML", "TASK TOML"}, {"FOLDER", "RUN", "OUT"}
 """Placeholders that are completed by names of files, and by names of folders."""
-NAMED = {"look", "evaluate", "export"}
+NAMED = {"look", "evaluate", "export", "serve"}
 """Commands that accept the models of the package, besides the commands of these models' tasks."""
 
 
@@ -40,9 +40,14 @@ def run(arguments: argparse.Namespace) -> int:
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
             if action.metavar == "RUN" and name in known:
                 action.complete = {**shtab.DIRECTORY, "bash": "_foveate_dirs"}  # type: ignore[attr-defined]
-    named = f"_foveate_dirs() {{ compgen -d -- $1; compgen -W '{' '.join(SHIPPED)}' -- $1; }}"
+            if action.metavar == "TASK TOML":
+                action.complete = {**shtab.FILE, "bash": "_foveate_files"}  # type: ignore[attr-defined]
+    functions = (
+        f'_foveate_dirs() {{ compgen -d -- "$1"; compgen -W \'{" ".join(SHIPPED)}\' -- "$1"; }}\n'
+        f'_foveate_files() {{ compgen -f -- "$1"; compgen -W \'{" ".join(TASKS)}\' -- "$1"; }}'
+    )
     _split_by_task(program.commands["train"])
-    print(shtab.complete(program, arguments.shell, preamble={"bash": named}))  # type: ignore[arg-type]
+    print(shtab.complete(program, arguments.shell, preamble={"bash": functions}))  # type: ignore[arg-type]
     return 0
 
 

@@ -1,6 +1,7 @@
 """foveate look"""
 
 import argparse
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -225,8 +226,8 @@ def _of_run(arguments: argparse.Namespace) -> Any:
     text = arguments.viewed if arguments.text is None else arguments.text
     if text is None:
         raise UsageError(
-            f'What should the model look at? Write `foveate look {arguments.run} --text "…"` to open the viewer, or '
-            "the text without --text to draw in the terminal."
+            f'What should the model look at? Write `foveate look {shlex.quote(arguments.run)} --text "…"` to open the '
+            "viewer, or the text without --text to draw in the terminal."
         )
     prepare_machine(arguments, quiet=True)
     return task.side.sight(arguments, text)

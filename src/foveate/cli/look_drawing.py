@@ -127,7 +127,7 @@ def site_of(arguments: argparse.Namespace, trace: "Trace") -> int | str | None:
         return None
     across = [number for number, site in enumerate(trace.sites) if site.kind == "cross" and not site.posterior]
     layers = across or list(range(len(trace.sites)))
-    if not -len(layers) <= arguments.layer < len(layers):
+    if not 0 <= arguments.layer < len(layers):
         others = f" that look across. --site chooses among all {len(trace.sites)} attentions" if across else ""
         raise UsageError(f"There is no layer {arguments.layer}: the trace has {len(layers)}{others}, counted from 0.")
     return layers[arguments.layer]

@@ -60,6 +60,7 @@ def run(argv: Sequence[str]) -> int:
     if sys.stderr is None:  # by 2>&-
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     _speak_utf8()
+    _outlast_errors()
     try:
         arguments = _parse(argv)
     except OSError as error:  # in writing help or the version
@@ -106,6 +107,8 @@ def _permission(modules: Sequence[str]) -> AbstractContextManager[None]:
     return permit(*modules)
 
 
+NAMES = ("FILE", "FOLDER", "OUT", "RUN", "TOML", "TASK TOML")
+"""Placeholders of names, which are not empty."""
 LOADING = ("resume", "evaluate", "report", "export", "look", "serve")
 """Commands that load a run, besides those of the tasks."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -137,11 +140,20 @@ def _is_full(error: Exception) -> bool:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments. The command refuses words that are left over, because it knows its options."""
+    """The arguments. The command refuses words that are left over, because it knows its options, and empty names."""
     parser = build_parser(argv)
     arguments, rest = parser.parse_known_args(argv)
+    command = parser.commands[arguments.command]
+    for action in command._actions:
+        values = getattr(arguments, action.dest, None)
+        if action.metavar in NAMES and "" in (values if isinstance(values, list) else [values]):
+            command.error(
+                f"{'/'.join(action.option_strings) or action.metavar}: the name is empty. Is a variable unset?"
+            )
+    misplaced = [word for word in rest if word.partition("=")[0] in command._option_string_actions]
+    if misplaced:
+        command.error(f"{misplaced[0]} belongs behind the command: foveate {arguments.command} {misplaced[0]} …")
     if rest:
-        command = parser.commands[arguments.command]
         unknown = next((name[2:].partition("=")[0] for name in rest if name.startswith("--")), "")
         names = [name.lstrip("-") for name in command._option_string_actions]
         guess = did_you_mean(unknown, names).replace("'", "'--", 1)
@@ -225,11 +237,35 @@ class _Command(_Choosing):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._mixing:
             return super().parse_known_args(args, namespace)
+        words = list(sys.argv[1:] if args is None else args)
         self._mixing = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            namespace, rest = self.parse_known_intermixed_args(_without_dashes(words), namespace)
         finally:
             self._mixing = False
+        for name, value in vars(namespace).items():
+            setattr(namespace, name, _unmarked(value))
+        return namespace, _unmarked(rest)
+
+
+MARK = "\0"
+"""Before a word behind `--`, so that argparse takes it for no option: no word of a command line can have it."""
+
+
+def _without_dashes(words: Sequence[str]) -> list[str]:
+    """Words in which those behind `--` are marked where they would be options: argparse, which is asked twice for
+    words in any order, forgets the `--` before the second time.
+    """
+    if "--" not in words:
+        return list(words)
+    place = words.index("--")
+    return [*words[:place], *(f"{MARK}{word}" if word.startswith("-") else word for word in words[place + 1 :])]
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unmarked(each) for each in value]
+    return value.removeprefix(MARK) if isinstance(value, str) else value
 
 
 class _Version(argparse.Action):
@@ -255,6 +291,28 @@ def _speak_utf8() -> None:
                 stream.reconfigure(errors="replace")
             else:
                 stream.reconfigure(encoding="utf-8")
+
+
+class _LastingErrors(io.FileIO):
+    """Standard error that may be lost: messages are not the result, which the command goes on to compute."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO, *FULL):
+                raise
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            return len(data)
+
+
+def _outlast_errors() -> None:
+    """Go on in silence where standard error cannot be written: its reader has left, or its disk is full."""
+    stream = sys.stderr
+    if type(stream) is io.TextIOWrapper and not isinstance(getattr(stream.buffer, "raw", None), _LastingErrors):
+        raw = io.BufferedWriter(_LastingErrors(stream.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True, write_through=True)
 
 
 def _leave_pipe() -> None:

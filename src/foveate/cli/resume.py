@@ -1,6 +1,7 @@
 """foveate resume"""
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,8 @@ def extend(saved: "Run", assignments: Sequence[str], kind: type[Any], processes:
     others = [path for path in change if path not in EXTENDING]
     if others:
         begins = task_of(saved).side.begins_with_own
-        again = f"; --set initialise_from={saved.folder} begins it with these weights" * begins
+        own = shlex.quote(f"initialise_from={saved.folder}")
+        again = f"; --set {own} begins it with these weights" * begins
         raise UsageError(
             f"A run keeps what it was begun with, so {others[0]} ({change[others[0]]}) cannot change. Changeable are "
             f"{', '.join(EXTENDING)}. For anything else begin another run{again}."

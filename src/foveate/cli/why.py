@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 from collections.abc import Sequence
 
 from foveate.cli.look_drawing import is_pictured
@@ -45,7 +46,7 @@ def explain(arguments: argparse.Namespace) -> None:
     if is_trace(arguments.run):
         raise UsageError("A trace holds no model, which --why asks again. Give the run folder.")
     if text is None or (arguments.text is not None and arguments.viewed is not None):
-        raise UsageError(f'Give one text before --why: `foveate look {arguments.run} "…" --why`.')
+        raise UsageError(f'Give one text before --why: `foveate look {shlex.quote(arguments.run)} "…" --why`.')
     task = task_of(read_run(run_folder(arguments.run)))
     require_used(arguments, {"to": "a translator of several languages"}, task.looks, f"for a run of {task.name}")
     prepare_machine(arguments, quiet=True)

@@ -146,9 +146,9 @@ def _parsed(toolkit: Any, smiles: str, most: int | None = None) -> Any:
         molecule = toolkit.MolFromSmiles(smiles)
     if molecule is None:
         reason = reason_of_rdkit(partial(toolkit.MolFromSmiles, smiles))
-        raise DataError(f"{smiles!r} are not valid SMILES: {reason} {REMEDY}")
+        raise DataError(f"{smiles!r} is not valid SMILES: {reason} {REMEDY}")
     if not molecule.GetNumAtoms():
-        raise DataError(f"{smiles!r} describe a molecule without atoms. {REMEDY}")
+        raise DataError(f"{smiles!r} describes a molecule without atoms. {REMEDY}")
     return molecule
 
 

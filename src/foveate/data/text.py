@@ -10,6 +10,7 @@ import sys
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, cast
 
@@ -134,8 +135,21 @@ def read_pairs(
     return _side_by_side(source, target)
 
 
+def _without_columns(path: Path | str) -> Iterator[str]:
+    """The lines of a file. Raises DataError where all of the first ones have equally many tabs, as in a table."""
+    lines = read_lines(path)
+    first = list(islice(lines, 3))
+    tabs = {line.count("\t") for line in first if line.strip()}
+    if len(tabs) == 1 and tabs != {0}:
+        raise DataError(
+            f"{path}:1: the line has a tab, as pairs in one file do, and a second file is given. Give a table of pairs "
+            f"alone, without --target, or one column of it: cut -f1."
+        )
+    return chain(first, lines)
+
+
 def _side_by_side(source: Path | str, target: Path | str) -> Iterator[Pair]:
-    sources, targets = read_lines(source), read_lines(target)
+    sources, targets = _without_columns(source), _without_columns(target)
     count = 0
     while True:
         left, right = next(sources, None), next(targets, None)

@@ -21,7 +21,7 @@ from foveate.errors import SetupError, UsageError
 TEMPORARY = ".tmp-"
 REPLACED = f"{TEMPORARY}old-"
 LITTER = (f"{TEMPORARY}*", ".DS_Store")
-"""What killed processes and file managers leave in folders."""
+"""Remains of killed processes and of file managers in folders."""
 HERE, EXCHANGE = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of Linux's renameat2."""
 

@@ -9,6 +9,7 @@ run/model.safetensors, .json    the weights for use, with their digest
 run/report.html
 """
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,7 +69,8 @@ class Run:
         if self.task != task and self.guest:
             raise UsageError(
                 f"{self.folder} contains a {self.guest} of Hugging Face, but this command reads "
-                f"{READ.get(task, f'runs of {task}')}. `foveate look {self.folder} TEXT` shows its attention."
+                f"{READ.get(task, f'runs of {task}')}. `foveate look {shlex.quote(str(self.folder))} TEXT` shows its "
+                "attention."
             )
         if self.task != task:
             raise UsageError(
@@ -126,7 +128,8 @@ def change_run(run: Run, config: Mapping[str, Any], change: Mapping[str, Any]) -
 def _require_no_run(folder: Path) -> None:
     if (folder / "config.json").exists():
         raise UsageError(
-            f"{folder} contains a run already. Continue it with `foveate resume {folder}`, or name another folder."
+            f"{folder} contains a run already. Continue it with `foveate resume {shlex.quote(str(folder))}`, or "
+            "name another folder."
         )
     require_unlinked(folder)
     if folder.exists() and not folder.is_dir():

@@ -292,11 +292,11 @@ def corpus_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts of the command line, or the lines of standard input, some at a time."""
+    """The texts of the command line, or the lines of standard input, which `-` alone names, too; some at a time."""
     from foveate.data.text import read_lines
 
     chunk: list[str] = []
-    for text in texts or read_lines("-"):
+    for text in read_lines("-") if not texts or texts == ["-"] else texts:
         chunk.append(text)
         if len(chunk) == CHUNK:
             yield chunk

@@ -9,6 +9,7 @@ the weights and the moments, and a resumed run ends with the same bits as an uni
 """
 
 import contextlib
+import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -163,7 +164,7 @@ class _Run:
         if steps and not resume:
             raise UsageError(
                 f"{self.folder} holds a run already, saved at step {steps[-1]:,}. "
-                f"Continue it with `foveate resume {self.folder}`, or name another folder."
+                f"Continue it with `foveate resume {shlex.quote(str(self.folder))}`, or name another folder."
             )
         log, newest = self.folder / "metrics.jsonl", self.checkpoints.newest() if resume else None
         if newest:

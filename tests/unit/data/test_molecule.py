@@ -193,7 +193,7 @@ def test_a_drawing_puts_every_atom_at_a_place_of_its_own() -> None:
 def test_the_reason_of_rdkit_does_not_depend_on_the_logging_of_the_program() -> None:
     logging.disable(logging.CRITICAL)
     try:
-        with pytest.raises(DataError, match="'CXC' are not valid SMILES: SMILES Parse Error: syntax error"):
+        with pytest.raises(DataError, match="'CXC' is not valid SMILES: SMILES Parse Error: syntax error"):
             read_molecule("CXC")
     finally:
         logging.disable(logging.NOTSET)

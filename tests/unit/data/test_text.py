@@ -142,6 +142,16 @@ def test_two_files_make_pairs_line_by_line(tmp_path: Path) -> None:
     assert list(read_pairs(source, target)) == [Pair(1, "one", "un"), Pair(2, "two", "deux")]
 
 
+def test_a_table_beside_another_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\tun\n\ntwo\tdeux\n")
+    (tmp_path / "b").write_text("un\n\ndeux\n")
+    for files in (("a", "b"), ("b", "a")):
+        with pytest.raises(DataError, match=f"{tmp_path / 'a'}:1: the line has a tab, as pairs in one file do"):
+            list(read_pairs(*(tmp_path / name for name in files)))
+    (tmp_path / "a").write_text("one\ttab\n\ntwo\n")
+    assert len(list(read_pairs(tmp_path / "a", tmp_path / "b"))) == 3
+
+
 @pytest.mark.parametrize(("lines", "others"), [(3, 1), (1, 3), (0, 2), (2, 0)])
 def test_unequal_line_counts_are_both_named(tmp_path: Path, lines: int, others: int) -> None:
     source, target = written(tmp_path / "a", b"x\n" * lines), written(tmp_path / "b", b"y\n" * others)

@@ -30,7 +30,7 @@ ROBERTA: dict[str, str] = {
 """The names of RoBERTa's special tokens, unless a file contains others."""
 ADDED = "added_tokens.json"
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-"""How an added token is found in a text."""
+"""Settings of the search for an added token in a text."""
 
 
 class HuggingFaceTokeniser(Tokeniser):

@@ -1,6 +1,7 @@
 """A trained classifier in use: the label of a text, a picture, a sequence of vectors. Ours, and of Hugging Face those
 of BERT, RoBERTa, DistilBERT, ViT and DeiT."""
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -320,7 +321,7 @@ class GuestClassifier(TextClassifier):
         """Raises DataError when the folder is damaged, UsageError when it holds another kind of model."""
         require_kind(folder, *BERTS)
         config, tensors = read_folder(folder)
-        _require_label(folder, config, f"`foveate look {folder} TEXT` shows what it looks at.")
+        _require_label(folder, config, f"`foveate look {shlex.quote(str(folder))} TEXT` shows what it looks at.")
         read_run(Path(folder)).require("classify")
         tokeniser = HuggingFaceTokeniser.read(folder)
         head = GuestHead(from_bert(config, tensors), config, tensors).eval()

@@ -4,6 +4,7 @@ import argparse
 import csv
 import io
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,7 +209,7 @@ class MoleculeSide(Side):
     def export(self, run: Path | str, note: Note) -> Exported:
         raise UsageError(
             "A model of molecules reads their bonds and distances, which RDKit and this package make, so it is not "
-            f"exported. `foveate predict {run} FILE` and `MoleculePredictor.predict` run it."
+            f"exported. `foveate predict {shlex.quote(str(run))} FILE` and `MoleculePredictor.predict` run it."
         )
 
     def sight(self, arguments: argparse.Namespace, text: str) -> Sight:

@@ -128,7 +128,7 @@ class NodeSide(Side):
     def export(self, run: Path | str, note: Note) -> Exported:
         raise UsageError(
             "A model of nodes reads a whole graph, whose edges an exported file would have to contain, so it is not "
-            f"exported. `foveate predict {run} > classes.tsv` writes its answers."
+            f"exported. `foveate predict {shlex.quote(str(run))} > classes.tsv` writes its answers."
         )
 
     def sight(self, arguments: argparse.Namespace, text: str) -> Sight:
