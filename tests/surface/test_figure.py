@@ -13,7 +13,7 @@ import pytest
 
 from foveate.cli.setup import resolve
 from foveate.data.synthetic import synthetic
-from foveate.errors import DataError, SetupError, UsageError
+from foveate.errors import DataError, PeerError, SetupError, UsageError
 from foveate.tasks import TASKS
 from foveate.tasks.run_plan import MINUTES
 from foveate.tasks.translate.task import build_model
@@ -78,7 +78,7 @@ COMPUTED: dict[str, Callable[[], list[str]]] = {
     "small_minutes": lambda: [str(MINUTES["small"])],
     "bottleneck_fixed_weights": lambda: bottleneck_weights("fixed context"),
     "bottleneck_attention_weights": lambda: bottleneck_weights("Bahdanau"),
-    "exit_codes": lambda: [str(each.exit_code) for each in (UsageError, DataError, SetupError)],
+    "exit_codes": lambda: [str(each.exit_code) for each in (UsageError, DataError, SetupError, PeerError)] + ["130"],
 }
 
 
