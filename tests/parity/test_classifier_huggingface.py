@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 import torch
 import transformers
@@ -20,7 +21,7 @@ from transformers import (
 
 from foveate import Filler
 from foveate.cli import main
-from foveate.data.tokeniser import HuggingFaceTokeniser
+from foveate.data.tokeniser import HuggingFaceTokeniser, load_tokeniser
 from foveate.errors import DataError, UsageError
 from foveate.tasks import TASKS
 from foveate.tasks.classify.use import GuestClassifier, TextClassifier
@@ -49,7 +50,7 @@ def wordpieces(folder: Path) -> BertTokenizerFast:
     inner = tokenizers.BertWordPieceTokenizer(lowercase=True)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     inner.train_from_iterator(TEXTS, vocab_size=90, show_progress=False, special_tokens=special)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     inner.save_model(str(folder))
     return BertTokenizerFast(str(folder / "vocab.txt"))
 
@@ -359,3 +360,23 @@ def test_tokens_that_were_added_to_a_vocabulary_are_one_piece(place: str, tmp_pa
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(decoder))
     with pytest.raises(DataError, match=f"give the token '\\[NEW\\]' the id {size + 3}"):
         HuggingFaceTokeniser.read(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_an_exported_classifier_has_the_logits_of_the_library(kind: str, tmp_path: Path) -> None:
+    model, tokeniser = made(kind, "ForSequenceClassification", tmp_path / "in")
+    out = export(tmp_path / "in", tmp_path / "out", to="onnx")
+    texts = [*TEXTS, "cats"]
+    given = tokeniser(texts, return_tensors="pt", padding=True)
+    lengths = given["attention_mask"].sum(1).numpy()
+    session = onnxruntime.InferenceSession(out / "model.onnx")
+    inputs = {"tokens": given["input_ids"].numpy(), "lengths": lengths, "segments": 0 * given["input_ids"].numpy()}
+    (logits,) = session.run(["logits"], inputs)
+    expected = model(input_ids=given["input_ids"], attention_mask=given["attention_mask"]).logits
+    torch.testing.assert_close(torch.tensor(logits), expected, atol=1e-5, rtol=0)
+    described = json.loads((out / "export.json").read_text())
+    meanings = described["files"]["model.onnx"]["inputs"]
+    assert ("always 0" in meanings["segments"]) == (kind != "Bert")
+    assert json.loads((out / "labels.json").read_text())["labels"] == list(NAMES.values())
+    assert load_tokeniser(out / "text.tokeniser.json").framed(texts[0]) == tokeniser(texts[0])["input_ids"]

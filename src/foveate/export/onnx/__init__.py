@@ -11,6 +11,7 @@ from torch import nn
 
 from foveate.errors import UsageError
 from foveate.export.onnx import (
+    bert_classifier_graph,
     bert_graph,
     labelling_graph,
     language_model_graph,
@@ -24,6 +25,7 @@ from foveate.export.onnx.runtime import OnnxEngine, OnnxState
 from foveate.export.plain_attention import input_refusals, require, unknown_layers
 from foveate.export.target import require_export_folder
 from foveate.models import BERT, LanguageModel, Seq2Seq, Transformer
+from foveate.models.bert_classifier import FirstTokenClassifier
 from foveate.models.classifier import Classifier
 from foveate.models.picture_encoder import PictureEncoder
 from foveate.models.recogniser import Recogniser
@@ -43,6 +45,7 @@ FAMILIES: tuple[tuple[Any, ModuleType], ...] = (
     (Recogniser, recogniser_graph),
     (LanguageModel, language_model_graph),
     (BERT, bert_graph),
+    (FirstTokenClassifier, bert_classifier_graph),
     ((Tagger, PieceTagger, FrameTagger, Classifier), labelling_graph),
 )
 """The modules that export each class of models, with functions `refusals`, `max_length` and `graphs`, and `INPUTS` if

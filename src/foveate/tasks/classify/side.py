@@ -205,10 +205,7 @@ class ClassifySide(LabellingSide):
     def export(self, run: Path | str, note: Note) -> Exported:
         classifier = self.load(run, note=note)
         if isinstance(classifier, GuestClassifier):
-            raise UsageError(
-                f"{run} is a Hugging Face folder with a classifier of texts, which is not exported here. Export it "
-                "with the tools of that library, or use it with `foveate classify`."
-            )
+            return _exported_guest(classifier)
         meanings = {
             "tokens": f"{BOS}, the ids of {TOKENISER}, {EOS}; of a pair, the second text and another {EOS} follow",
             "features": "the vectors of each row, as the readers of this package make them",
@@ -223,6 +220,23 @@ class ClassifySide(LabellingSide):
             classifier.labels.save(folder / LABEL_FILE)
 
         return Exported(classifier.model, save, meanings)
+
+
+def _exported_guest(classifier: GuestClassifier) -> Exported:
+    begin = ", ".join(map(str, classifier.tokeniser.framed("")))
+    pairs = classifier.model.model.config.num_segments > 1
+    meanings = {
+        "tokens": f"the ids of {TOKENISER} with its special ones around them, {begin} for an empty text",
+        "lengths": COUNTED,
+        "segments": "0; and 1 at the second text of a pair and its end" if pairs else "always 0",
+        "logits": LOGITS,
+    }
+
+    def save(folder: Path) -> None:
+        classifier.tokeniser.save(folder / TOKENISER)
+        classifier.labels.save(folder / LABEL_FILE)
+
+    return Exported(classifier.model, save, meanings)
 
 
 class _Classifying(Answering):

@@ -10,7 +10,7 @@ from typing import Any, cast, overload
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from foveate.attention import record
 from foveate.data.batch import Batch
@@ -21,9 +21,9 @@ from foveate.data.picture_processor import read_processor
 from foveate.data.reader import RowMaker
 from foveate.data.row import Row
 from foveate.data.text import require_texts
-from foveate.data.text_pair import TAB, joined, segments, split
+from foveate.data.text_pair import TAB, joined, split
 from foveate.data.tokeniser import BOS, HuggingFaceTokeniser, Tokeniser
-from foveate.errors import DataError, UsageError
+from foveate.errors import UsageError
 from foveate.inspect import Trace, Track
 from foveate.inspect.alignment import Alignment
 from foveate.inspect.attribution import Answer
@@ -31,7 +31,8 @@ from foveate.inspect.looking import Looking
 from foveate.inspect.self_attention import self_attention
 from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.value import observed
-from foveate.models import BERT, Classifier
+from foveate.models import Classifier
+from foveate.models.bert_classifier import FirstTokenClassifier
 from foveate.models.bert_hugging_face import from_bert
 from foveate.models.bert_kin import BERTS
 from foveate.models.hugging_face_folder import read_folder
@@ -277,40 +278,6 @@ def _remarks(row: Row | list[int]) -> tuple[str, ...]:
     return row.remarks if isinstance(row, Row) else ()
 
 
-POOLERS = ("bert.pooler.dense", "pooler.dense")
-"""The names of BERT's pooler, in the files of classifiers and of bare encoders."""
-
-
-class GuestHead(nn.Module):
-    """logits = W_2 f(W_1 h_0 + b_1) + b_2, with h_0 the vector of the first token
-
-    f is tanh, and ReLU in DistilBERT; W_1 is BERT's pooler, and part of the head in the others.
-    """
-
-    def __init__(self, model: BERT, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Raises DataError when the tensors are not there."""
-        super().__init__()
-        self.model = model
-        kind = config["model_type"]
-        names = {"bert": ("", "classifier"), "roberta": ("classifier.dense", "classifier.out_proj")}
-        first, last = names.get(kind, ("pre_classifier", "classifier"))
-        width = model.output_dim
-        pooler = next((name for name in POOLERS if f"{name}.weight" in tensors), POOLERS[0])
-        self.inner: nn.Module = _linear(tensors, first or pooler, width)
-        self.output = _linear(tensors, last, width)
-        self.relu = kind == "distilbert"
-
-    @property
-    def max_length(self) -> int:
-        return self.model.max_length
-
-    def forward(self, text: Batch, end: int) -> Float[Tensor, "batch labels"]:
-        kinds = segments(text.ids, kinds=self.model.config.num_segments, end=end)
-        hidden, packing = self.model.encode(text, kinds)
-        inner = self.inner(hidden[packing.starts[:-1]])
-        return cast(Tensor, self.output(inner.relu() if self.relu else inner.tanh()))
-
-
 class GuestClassifier(TextClassifier):
     """Classifies texts, or pairs with a tab between their texts, with a classifier of Hugging Face."""
 
@@ -324,7 +291,7 @@ class GuestClassifier(TextClassifier):
         _require_label(folder, config, f"`foveate look {shlex.quote(str(folder))} TEXT` shows what it looks at.")
         read_run(Path(folder)).require("classify")
         tokeniser = HuggingFaceTokeniser.read(folder)
-        head = GuestHead(from_bert(config, tensors), config, tensors).eval()
+        head = FirstTokenClassifier(from_bert(config, tensors), config, tensors).eval()
         return cls(head, tokeniser, _label_names(config, int(head.output.out_features)))._of(folder)
 
     def require_attention(self) -> None:
@@ -385,24 +352,6 @@ def _require_label(folder: Path | str, config: Mapping[str, Any], remedy: str) -
             f"{folder} holds a {class_of(config)} that tells a number, or several labels at once, and `classify` "
             f"tells one of several. {remedy}"
         )
-
-
-def _linear(tensors: Mapping[str, Tensor], name: str, width: int) -> nn.Linear:
-    try:
-        weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
-    except KeyError as error:
-        raise DataError(
-            f"The weights lack {error.args[0]}: this folder holds no classifier, whatever its config.json says. "
-            "Fetch the folder anew."
-        ) from None
-    if weight.dim() != 2 or weight.shape[1] != width or bias.shape != weight.shape[:1]:
-        raise DataError(
-            f"The tensors of {name} have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}, which do not go "
-            f"with an encoder of width {width}. Take both files from one folder."
-        )
-    layer = nn.Linear(weight.shape[1], weight.shape[0])
-    layer.load_state_dict({"weight": weight, "bias": bias})
-    return layer
 
 
 def _label_names(config: Mapping[str, Any], count: int) -> Labels:
