@@ -3,7 +3,8 @@
 In int8, a weight `NAME` with rows of at least 16 numbers is a tensor of whole numbers from −127 to 127 beside
 `NAME.scales`, and its rows are the products of both, which are exact in float32. Norms, biases and other short rows
 stay as they are. A number changes by at most half a scale (below 10⁻³⁴ float32 has too few bits for that). Every reader
-gets the same bits, and quantising a weight that was read gives the stored numbers again.
+gets the same bits, and quantising a weight that was read gives the stored numbers again, but for rows whose numbers are
+all below 10⁻³⁴.
 """
 
 from collections.abc import Mapping
