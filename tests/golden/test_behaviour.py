@@ -3,10 +3,12 @@ and the viewer by the numbers of `measures.json` (viewer/test). FOVEATE_RENEW=1 
 """
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -152,3 +154,16 @@ def test_a_measure_of_few_rows_gives_no_name() -> None:
     assert behaviour(rows, 0.0) == "content"
     rows["same"][1] = 1.0
     assert behaviour(rows, 0.0) == "same"
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("provider", [TraceProvider, DenseProvider])
+def test_a_row_with_a_weight_that_is_not_finite_counts_for_no_measure(provider: Any, value: float) -> None:
+    weights = head("content", 0.5, 1)[None]
+    expected = provider(trace_of(weights)).statistics(0)[0].rows
+    weights[0, 3, 4] = value
+    found = provider(trace_of(weights)).statistics(0)[0].rows
+    for name in MEASURES:
+        assert math.isnan(found[name][3])
+        others = np.arange(len(PIECES)) != 3
+        np.testing.assert_array_equal(found[name][others], expected[name][others])

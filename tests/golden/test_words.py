@@ -15,6 +15,7 @@ GOLDEN: list[dict[str, Any]] = json.loads((Path(__file__).parent / "words.json")
 @pytest.mark.parametrize("row", GOLDEN)
 def test_the_words_that_can_be_switched_off_are_the_stored_ones(row: dict[str, Any]) -> None:
     spans = None if row["spans"] is None else tuple(map(tuple, row["spans"]))
-    track = Track(labels=tuple(row["labels"]), words=spans)
+    notes = None if "notes" not in row else tuple(row["notes"])
+    track = Track(labels=tuple(row["labels"]), words=spans, notes=notes)
     assert track.readable().labels == track.labels, "the viewer sees readable labels"
     assert words_of(track) == list(map(tuple, row["words"]))

@@ -68,6 +68,8 @@ test("what is not a number is neither hidden nor a weight, and the legend says s
   await expect(page.locator("p[role=status]")).toContainText("b → aaa");
   await expect(page.locator("p[role=status]")).toContainText("not a number");
   await expect(page.locator(".legend")).toContainText("not a number");
+  await expect(page.locator(".strongest")).toContainText("the weights are not numbers");
+  await expect(page.locator(".pedigree")).toContainText("largest difference between run and the weights shown: NaN");
   await expect.poll(() => painted(page, 5, 5, 1, 0)).toEqual([194, 0, 122]);
   expect(await painted(page, 5, 5, 0, 0)).not.toEqual([194, 0, 122]);
   await visit(page, "lecture", "#view=map");

@@ -2,8 +2,11 @@
 
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
+import { Engine } from "../src/engine/engine";
+import { assemble, parse } from "../src/engine/payload";
+import { stretch } from "../src/scene/stretch";
 import { address } from "./pages";
-import { SPEECH } from "./trace";
+import { SPEECH, speech } from "./trace";
 
 interface Heard {
   from: number;
@@ -82,6 +85,20 @@ test("a page with a transcript opens with its sound and its words, and the tab o
     await expect(page.locator(".transcript .ofwords .token").first()).toBeVisible();
     await page.getByRole("button", { name: "Sound", exact: true }).click();
     await expect(page.getByLabel("Site")).toHaveValue("1");
+  }
+});
+
+test("a story of the mean of all heads says where the mean listens, and that of one head where this head does", async ({ page }) => {
+  const { trace, tensors } = speech();
+  const engine = new Engine(parse(assemble(trace, tensors)));
+  const rows = await Promise.all([0, 1].map((head) => engine.row(1, head, 4)));
+  const mean = Array.from(rows[0]!, (weight, frame) => (weight + rows[1]![frame]!) / 2);
+  const told = (weights: readonly number[]): string => stretch(weights)!.map((frame) => (frame * SPEECH.hop).toFixed(2)).join("–") + " s";
+  expect(told(mean)).not.toBe(told([...rows[0]!]));
+  for (const [heads, weights] of [["mean", mean], ["one", [...rows[0]!]]] as const) {
+    await visit(page, "speech", `#view=story&heads=${heads}`);
+    await expect(letter(page, 4)).toHaveAttribute("title", told(weights));
+    await page.goto("about:blank");
   }
 });
 

@@ -27,6 +27,24 @@ test("a translation opens with both sentences in whole words and nothing else to
   expect(strangers).toEqual([]);
 });
 
+test("a word of any length stays within the page", async ({ page }) => {
+  await visit(page, "odd", "#view=story");
+  const [card, long] = await Promise.all([".stagecard", ".word"].map((part) => page.locator(part).first().boundingBox()));
+  expect(long!.x).toBeGreaterThanOrEqual(card!.x);
+  expect(long!.x + long!.width).toBeLessThanOrEqual(card!.x + card!.width);
+});
+
+test("one head of a story takes the place of the mean by its key", async ({ page }) => {
+  await visit(page, "translation");
+  await expect(page.locator(".where")).toContainText("mean of 8 heads");
+  await page.keyboard.press("]");
+  await expect(page.locator(".where")).toContainText("head 1 (0 to 7)");
+  await page.getByRole("button", { name: "Alignment" }).click();
+  await page.getByRole("combobox", { name: "Heads" }).selectOption("mean");
+  await page.keyboard.press("[");
+  await expect(page.getByRole("combobox", { name: "Heads" })).toHaveValue("one");
+});
+
 test("numbers do not stand over one another", async ({ page }) => {
   for (const name of ["translation", "persian", "chinese"]) {
     await visit(page, name);

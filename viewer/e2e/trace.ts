@@ -160,7 +160,8 @@ export function odd(): Example {
   const weights = Array.from({ length: 25 }, (_, at) => (Math.floor(at / 5) === 1 ? NaN : 0.2));
   const site: Site = { ...SITE, name: "layers.0.attention", queries: 5, keys: 5, score: { kind: "dense" }, normaliser: { kind: "relu", normalised: false }, visibility: { code: "causal()", native: { left: null, right: 0 } }, formula: "given weights" };
   const given = { scores: float([1, 5, 5], weights), statistic: float([1, 5], new Float32Array(5)), query_position: whole(5), key_position: whole(5), real: all(5) };
-  return { trace: traceOf({ source: { kind: "tokens", labels } }, [site]), tensors: [given] };
+  const trace = traceOf({ source: { kind: "tokens", labels } }, [site]);
+  return { trace: { ...trace, pedigree: { ...trace.pedigree, difference: "NaN" } }, tensors: [given] };
 }
 
 /** Three layers across, of which the model aligns with one that nobody would guess. */

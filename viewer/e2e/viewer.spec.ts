@@ -146,6 +146,26 @@ test("a word's share is told by its words, and its first tokens below", async ({
   await expect(cell).toHaveText("1");
 });
 
+test("the keys of a word are those of its first token, whichever token the cursor is at", async ({ page }) => {
+  await visit(page, "pieces", "#view=map&site=1&query=0&key=0");
+  const keys = page.locator(".strongest tbody");
+  await expect(keys).toContainText("0.");
+  const first = (await keys.textContent())!;
+  await page.evaluate(() => void (location.hash = "#view=map&site=1&query=1&key=0"));
+  await expect(keys).not.toHaveText(first);
+  await page.getByLabel("Cells").selectOption("word");
+  await expect(keys).toHaveText(first);
+});
+
+test("a brush over words ends where the last word does", async ({ page }) => {
+  await visit(page, "pieces", "#view=map&site=1&cells=word&query=1&key=1");
+  await map(page).press("b");
+  expect(page.url()).toContain("brush=0-2-0-3");
+  await map(page).press("ArrowRight");
+  await map(page).press("ArrowDown");
+  await expect.poll(() => page.url()).toContain("brush=0-4-0-5");
+});
+
 test("a word's share is told in other colours, too, and whether it was drawn before or not", async ({ page }) => {
   await visit(page, "translation", "#view=map&cells=word&head=0&heads=one&query=2&key=2");
   const cell = page.locator(".reading dd").first();

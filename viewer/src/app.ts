@@ -1,6 +1,7 @@
 /** What the reader looks at: one value for each choice, told to all panels, and kept in the address. */
 
 import { Cached } from "./cached";
+import { FAINTEST, numberOf } from "./codec";
 import type { Theme, Tint, Scale } from "./colour";
 import { HEADS as COLOURS, SCALES } from "./colour";
 import type { Camera } from "./camera";
@@ -402,6 +403,9 @@ export const shown = (value: number, digits = 4): string => {
   const text = size < 1e-4 || size >= 1e6 ? value.toExponential(digits - 2) : String(Number(value.toPrecision(digits)));
   return text.replace(/-/g, "−");
 };
+
+/** A weight out of a tile, or a value that belongs to it: all weights below 6e−8 have the code of that one. */
+export const coded = (weight: number, digits = 4, value = weight): string => (weight === numberOf(FAINTEST) ? `< ${shown(value, 2)}` : shown(value, digits));
 
 /** Calls off what went before. */
 export class Latest {

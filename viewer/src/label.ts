@@ -11,12 +11,14 @@ export type Direction = "ltr" | "rtl";
 /** The text with everything invisible, or what would reorder the picture, shown as an escape. */
 export function printable(text: string): string {
   if (text === "") return "∅";
-  const escaped = text.replace(INVISIBLE, (character) => NAMED[character] ?? `\\u${character.codePointAt(0)!.toString(16).padStart(4, "0")}`);
+  const escaped = text.replace(INVISIBLE, (character) => NAMED[character] ?? escape(character.codePointAt(0)!));
   const core = escaped.trim();
   const before = escaped.length - escaped.trimStart().length;
   const after = core ? escaped.length - escaped.trimEnd().length : 0;
   return "␣".repeat(before) + (/^\p{M}/u.test(core) ? "◌" : "") + core + "␣".repeat(after);
 }
+
+const escape = (code: number): string => (code < 0x10000 ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`);
 
 /** As much of a label as anybody reads at once, with a mark that there is more. */
 export function brief(label: string, most = 64): string {
@@ -65,6 +67,6 @@ export function joined(pieces: readonly string[]): string {
 
 /** Whether a label matches what is searched, whatever its case, marks of subwords and compatibility forms. */
 export function matches(label: string, wanted: string): boolean {
-  const plain = (text: string): string => text.normalize("NFKC").toLocaleLowerCase();
+  const plain = (text: string): string => text.normalize("NFKC").toLowerCase();
   return wanted !== "" && plain(label).includes(plain(wanted));
 }

@@ -78,7 +78,7 @@ export const VERSIONS: readonly number[] = [1, 2];
 export interface Trace {
   format: "foveate-trace";
   version: number;
-  pedigree: { model?: string; dtype?: string; foveate?: string; created?: string; difference?: number | null; [key: string]: unknown };
+  pedigree: { model?: string; dtype?: string; foveate?: string; created?: string; difference?: number | string | null; [key: string]: unknown };
   sequences: Record<string, Sequence>;
   gold?: (readonly [number, number])[] | null;
   /** What the model aligns with: a site by its name, and a head or null for the mean of all. */

@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import type { App } from "../src/app";
 import { Cached } from "../src/cached";
 import { decode, HIDDEN, STEPS, UNKNOWN, ZERO } from "../src/codec";
 import { colourAt, pixels, strength } from "../src/colour";
@@ -10,6 +11,8 @@ import { Engine } from "../src/engine/engine";
 import type { Payload, Tensor } from "../src/engine/payload";
 import { cellShifts, lift, rowShifts, shares } from "../src/lift";
 import { TILE, type Level, type Site, type Span } from "../src/provider";
+import { rowOf } from "../src/row";
+import { signal } from "../src/signal";
 import { made } from "./case";
 
 interface Golden {
@@ -96,6 +99,27 @@ test("equal shares of random visibilities are those of the plain map", async () 
       }));
     }
   await expect(engine().tile({ site: 0, head: 0, level: 0, row: 0, column: 0, pool: "equal" })).rejects.toThrow(/words and sentences/);
+});
+
+const looking = (payload: Payload): App => ({ provider: new Cached(new Engine(payload)), scale: signal("lift") }) as unknown as App;
+
+test("of a mean of heads: it is held against the mean of their equal shares, each over the keys that it sees", async () => {
+  const it = made({ native: null, heads: 3, kv_heads: 3 }, 6);
+  const visible = it.visible.map((head) => head[2]!);
+  const { weights, shares } = await rowOf(looking(it.payload), 0, [0, 1, 2], 2, [3, 9], new AbortController().signal);
+  const mean = (of: (head: number) => number): number => (of(0) + of(1) + of(2)) / 3;
+  weights.forEach((weight, at) => {
+    const sees = visible.map((row) => row[3 + at]!);
+    if (!sees.some(Boolean)) return expect(weight).toBeNull();
+    expect(weight! / mean((head) => it.weights[head]![2]![3 + at]!)).toBeCloseTo(1, 3);
+    expect(shares[at]).toBeCloseTo(mean((head) => (sees[head] ? 1 / visible[head]!.filter(Boolean).length : 0)), 9);
+  });
+  expect(new Set(shares).size).toBeGreaterThan(1);
+});
+
+test("hidden keys of a long row are hidden, and not of weight 0", async () => {
+  const it = made({ queries: 2, keys: 8300, heads: 1, kv_heads: 1, native: { left: null, right: 0 } });
+  expect((await rowOf(looking(it.payload), 0, [0], 1, [0, 3], new AbortController().signal)).weights).toEqual([expect.any(Number), expect.any(Number), null]);
 });
 
 test("a score of −∞ weighs nothing, a row of them sees nothing, and +∞ is not a number", async () => {

@@ -3,7 +3,10 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import type { App } from "../src/app";
 import type { Ablation, Sequence, Trace } from "../src/provider";
+import type { Word } from "../src/strings/strings";
+import { nameOf } from "../src/view/transcript";
 import { addressOf, costOf, differing, headSwitched, isEmpty, isHeadOff, isOff, known, NOTHING, offOf, wordSwitched } from "../src/story/switching";
 import { tellable } from "../src/story/tellable";
 import { numberAt, thread, type Box, type Shape } from "../src/story/thread";
@@ -30,9 +33,9 @@ test("bytes of a character are the character, also where it begins or ends a wor
 });
 
 test("words are those of Python", () => {
-  const cases = JSON.parse(readFileSync(fileURLToPath(new URL("../../tests/golden/words.json", import.meta.url)), "utf8")) as { labels: string[]; spans: [number, number][] | null; words: [number, number][] }[];
+  const cases = JSON.parse(readFileSync(fileURLToPath(new URL("../../tests/golden/words.json", import.meta.url)), "utf8")) as { labels: string[]; spans: [number, number][] | null; notes?: string[]; words: [number, number][] }[];
   expect(cases.length).toBeGreaterThan(10);
-  for (const { labels, spans, words } of cases) expect(wordsOf(tokens(labels, spans), labels.length, name).filter(({ mark }) => mark === null).map(({ span }) => span)).toEqual(words);
+  for (const { labels, spans, notes, words } of cases) expect(wordsOf(tokens(labels, spans, notes), labels.length, name).filter(({ mark }) => mark === null).map(({ span }) => span)).toEqual(words);
 });
 
 test("a gap and a tag bring their notes", () => {
@@ -49,6 +52,13 @@ test("weights are added over a word's keys and averaged over its queries; only w
   expect(shares[0]![1]).toBeNull();
   expect(shares[1]).toEqual([0.5, 0.5]);
   expect([percent(0.484), percent(0.004), percent(0), percent(NaN)]).toEqual(["48%", "0.4%", "0%", "NaN"]);
+});
+
+test("begin and end of a transcript are named, alone and as words", () => {
+  const app = { say: (word: Word) => word, label: (_: string, at: number) => labels[at] } as unknown as App;
+  const labels = ["<s>", "▁on", "e", "</s>"];
+  const units = [[0, 1], [1, 2], [1, 3], [3, 4]] as const;
+  expect(units.map((unit) => nameOf(app, tokens(labels), unit))).toEqual(["story.begin", "▁on", "one", "story.end"]);
 });
 
 test("a line leads from one word's edge to the other's, mirrored where keys stand at the right", () => {

@@ -1,14 +1,15 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { clamped, fitted, levelFor, tickStep, tilesIn, toPixel, toUnit, zoomed } from "../src/camera";
 import { decode, encode, HIDDEN, ONE, STEPS, UNKNOWN, ZERO } from "../src/codec";
-import { openingOf, shown, titled } from "../src/app";
+import { coded, openingOf, shown, titled, type App } from "../src/app";
 import { colourAt, differencePixels, pixels, strength } from "../src/colour";
 import { brief, direction, joined, matches, printable, reading } from "../src/label";
 import { rowShifts } from "../src/lift";
 import { errorRate, links, meanOf, pharaoh } from "../src/link";
 import type { Site, Trace } from "../src/provider";
+import { nothing } from "../src/view/reading";
 import { naming } from "../src/view/ruler";
 import { LeastRecent } from "../src/recent";
 import { journey, ways } from "../src/scene/hop";
@@ -90,6 +91,7 @@ describe("colours", () => {
 
 describe("labels", () => {
   test("what is invisible is shown, joiners stay", () => {
+    expect(["tag\u{e0041}"].map(printable)).toEqual(["tag\\U000e0041"]);
     expect(["a\u202eb", " the", "\n", "", "می\u200cروم"].map(printable)).toEqual(["a\\u202eb", "␣the", "\\n", "∅", "می\u200cروم"]);
   });
   test("each label has its own direction, each text that of most of its letters", () => {
@@ -104,6 +106,13 @@ describe("labels", () => {
     expect(matches("▁Needle", "needle")).toBe(true);
     expect(matches("ﬁre", "fire")).toBe(true);
     expect(matches("x", "")).toBe(false);
+  });
+  test("search finds letters in whatever language the browser is", () => {
+    const lower = vi.spyOn(String.prototype, "toLocaleLowerCase").mockImplementation(function (this: string) {
+      return this.replaceAll("I", "ı").toLowerCase();
+    });
+    expect(matches("IBM", "ibm")).toBe(true);
+    lower.mockRestore();
   });
 });
 
@@ -179,9 +188,20 @@ describe("doors", () => {
   });
 });
 
+test("why nothing is named is said: it is hidden, not a number, 0, or too little", () => {
+  const app = { say: (word: Word) => word } as unknown as App;
+  const rows = [[null, null], [], [null, NaN], [0, null], [0, 0.001]];
+  expect(rows.map((row) => nothing(app, row))).toEqual(["nothing", "nothing", "nothing.unknown", "nothing.zero", "nothing.small"]);
+});
+
 test("numbers are rounded, with a minus that is one", () => {
   expect([0.0633789, -1.909184, 1.23456e-7, -2e9, NaN, -Infinity].map((value) => shown(value))).toEqual(["0.06338", "−1.909", "1.23e−7", "−2.00e+9", "NaN", "−∞"]);
   expect(spoken("fa", "read.two", { query: "x", key: "y", first: shown(-1.5), second: "0.5", difference: "2" })).toContain("\u2066−1.5\u2069");
+});
+
+test("a weight below all codes is said to be less", () => {
+  const smallest = decode(encode(1e-12))!;
+  expect([coded(smallest), coded(smallest, 3, 6 * smallest), coded(0.25), coded(0)]).toEqual(["< 6e−8", "< 4e−7", "0.25", "0"]);
 });
 
 test("names stay on the rulers as long as they can be read, then every second, then numbers", () => {

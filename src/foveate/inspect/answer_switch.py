@@ -16,7 +16,7 @@ from foveate.errors import UsageError
 from foveate.inspect.ablation import switched_off
 from foveate.inspect.attribution import Answer
 from foveate.inspect.caption import UNSPACED
-from foveate.inspect.text_unit import is_mark
+from foveate.inspect.text_unit import GAPS, is_mark
 from foveate.inspect.trace.conversion import Stored
 from foveate.inspect.trace.observation import mixed
 from foveate.inspect.trace.trace import Trace
@@ -207,11 +207,13 @@ def words_of(track: Track) -> list[Span]:
     >>> words_of(Track.of_pieces(["<s>", "▁read", "ing", "▁我", "昨天", "</s>"]))
     [(1, 3), (3, 4), (4, 5)]
     """
-    labels = track.readable().labels
-    alone = [is_mark(label) or UNSPACED.search(label) is not None for label in labels]
+    labels, notes = track.readable().labels, track.notes or ("",) * len(track)
+    # The note of a gap names its candidates, with their shares.
+    marks = [note.endswith("%") if label in GAPS else is_mark(label) for label, note in zip(labels, notes, strict=True)]
+    alone = [mark or UNSPACED.search(label) is not None for label, mark in zip(labels, marks, strict=True)]
     cut = [begin for begin, _ in track.spans("word")]
     starts = sorted({*cut, *(at for at in range(len(labels)) if alone[at] or (at and alone[at - 1]))})
-    return [span for span in pairwise([*starts, len(labels)]) if not is_mark(labels[span[0]])]
+    return [span for span in pairwise([*starts, len(labels)]) if not marks[span[0]]]
 
 
 def _rounded(value: float | None) -> float | None:

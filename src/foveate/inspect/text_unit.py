@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Unit = Literal["word", "piece"]
 MARK = re.compile(r"<[^<>\x00-\x20]+>|\[[^\[\]\x00-\x20]+\]|___|_")
 """Begins, ends and gaps, which the viewer does not join with words."""
+GAPS = ("___", "_")
+"""Labels that are gaps in a text that is to be filled, and letters in any other."""
 BROKEN = "�".encode()
 """The sign of an unknown character in a decoded text."""
 OUTSIDE = -1
@@ -86,7 +88,7 @@ def _letters(pieces: Sequence[str]) -> Iterator[tuple[str, bytes, int]]:
 
 
 def is_mark(label: str) -> bool:
-    """Whether a label is a begin, an end or a gap, and neither text nor a byte of it.
+    """Whether a label is a begin, an end or what may be a gap, and not a byte of the text.
 
     >>> is_mark("</s>"), is_mark("___"), is_mark("<0xC5>"), is_mark("a")
     (True, True, False, False)

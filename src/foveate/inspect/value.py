@@ -30,6 +30,5 @@ def observed(model: nn.Module, run: Callable[[], Tensor]) -> Observation:
     for record, other in zip(records, again, strict=True):
         if id(other) in again.values:
             observation.values.setdefault(id(record), again.values[id(other)])
-    far = float((slowly - ran).abs().max())
-    observation.difference = far if observation.difference is None else max(observation.difference, far)
+    observation.differs(float((slowly - ran).abs().max()))
     return observation

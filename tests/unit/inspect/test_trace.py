@@ -38,6 +38,7 @@ from foveate.inspect.tile import TraceProvider
 from foveate.inspect.trace import Trace, Track, given, observe, read_trace, standalone, trace_writer, write_trace
 from foveate.inspect.trace import html as page_module
 from foveate.inspect.trace.html import packed
+from foveate.inspect.trace.trace import Pedigree
 from foveate.models.graph_encoder import GraphAttentionConfig
 from foveate.nn import MultiHeadAttention
 
@@ -230,6 +231,58 @@ def test_features_are_kept_in_16_bits_with_values_and_the_statistic_of_what_is_k
     assert site.layer == 1
     assert site.visibility == {"code": "causal()", "native": {"left": None, "right": 0}}
     assert torch.allclose(site.weights(3)[0].sum(1), torch.ones(5), atol=1e-6)
+
+
+def test_values_too_large_for_16_bits_are_kept_in_32() -> None:
+    value = torch.tensor([[[[1e5, 1.0], [-7e4, 2.0]]]])
+    with observe(site := Attention()) as recording:
+        context = site.run(torch.eye(2)[None, None], torch.eye(2)[None, None], value)
+    trace = Trace.of(recording)
+    assert torch.equal(trace.sites[0].tensors["value"], value[0])
+    (numbers,) = [step.numbers for step in steps(trace, 0, 0, 1) if step.symbol.startswith("c")]
+    assert np.allclose(np.array(numbers, dtype=float), context[0, 0, 1], rtol=1e-3)
+
+
+@pytest.mark.parametrize(("number", "text"), [(torch.nan, "NaN"), (torch.inf, "Infinity")])
+def test_a_difference_that_is_not_finite_is_written_as_text_and_read_again(
+    built: None, tmp_path: Path, number: float, text: str
+) -> None:
+    configuration = {"window": [-torch.inf, 2], "of": {"scale": number}}
+    pedigree = Pedigree(difference=number, rounding=0.5, configuration=configuration)
+    trace = Trace(tracks={"source": Track.numbered(2)}, sites=(given(torch.eye(2)[None]),), pedigree=pedigree)
+    read = read_trace(write_trace(trace, tmp_path / "a.trace")).pedigree
+    assert (str(read.difference), read.rounding) == (str(number), 0.5)
+    written = unpacked(packed(trace))[0]["trace"]["pedigree"]
+    assert written["difference"] == text
+    assert written["configuration"] == {"window": ["-Infinity", 2], "of": {"scale": text}}
+    assert "<iframe" in trace._repr_html_()
+
+
+def test_a_value_of_nan_makes_the_difference_nan() -> None:
+    model = Layers()
+    value = torch.ones(1, 4, 5, 8)
+    value[0, 0, 2, 1] = torch.nan
+    with observe(model) as recording:
+        for layer in model.layers:
+            layer.run(torch.ones(1, 4, 5, 8), torch.ones(1, 4, 5, 8), value)
+            value = torch.ones(1, 4, 5, 8)
+    assert np.isnan(Trace.of(recording, {"source": Track.of_pieces(LABELS)}).pedigree.difference)
+
+
+def test_half_of_a_character_is_shown_and_stored(built: None, tmp_path: Path) -> None:
+    track = Track(labels=("\ud83d", "b"), text="\ud83d b")
+    trace = Trace(tracks={"source": track}, sites=(given(torch.eye(2)[None]),))
+    assert read_trace(write_trace(trace, tmp_path / "a.trace")).tracks["source"].labels == ("�", "b")
+    assert unpacked(packed(trace))[0]["trace"]["sequences"]["source"]["labels"] == ["�", "b"]
+    assert "<title>� b</title>" in standalone(trace).encode().decode()
+    assert "<iframe" in trace._repr_html_()
+
+
+def test_the_pedigree_names_int8(model: Layers) -> None:
+    model.scale = torch.nn.Parameter(torch.ones(()))
+    assert Pedigree.of(model).dtype == "float32"
+    model.int8 = True
+    assert Pedigree.of(model).dtype == "int8"
 
 
 def test_layers_heads_and_rows_are_selected(trace: Trace) -> None:

@@ -5,6 +5,8 @@ import type { Head } from "./head";
 
 /** From what number on a head has the name of a measure, and of how many of its rows that measure has to be known. */
 const [EVEN, MOST, EXPLAINED, COVERED] = [0.9, 0.5, 0.25, 0.25];
+/** The limit on the sum of a row without visible keys. */
+const NOTHING = 1e-12;
 /** The largest range of offsets for which R² is computed. */
 const OFFSETS = 1 << 22;
 
@@ -28,7 +30,8 @@ export class Gauge {
   ) {
     this.sums = Object.fromEntries(MEASURES.map((name) => [name, 0])) as Measures;
     this.counts = { ...this.sums };
-    const own = labels && head.site.kind === "self" ? labels : null;
+    const { kind, query, key, queries, keys } = head.site;
+    const own = labels && kind === "self" && query === key && queries === keys && labels.length === keys ? labels : null;
     this.followers = own && placesOf(own, 1);
     this.alike = own && placesOf(own, 0);
     this.delimiters = (keyLabels ?? []).flatMap((label, j) => (isDelimiter(label) ? [j] : []));
@@ -44,10 +47,10 @@ export class Gauge {
       const weight = weights[j - from]!;
       if (weight < 0) continue;
       seen += 1;
-      if (weight > 0) total += weight;
+      total += weight;
       this.byOffset.add(this.head.keyPosition[j]! - at, weight);
     }
-    if (total === 0) return;
+    if (!(total > NOTHING) || !Number.isFinite(total)) return;
     const along = this.head.queries > 1 ? query / (this.head.queries - 1) : 0;
     const across = this.head.keys > 1 ? 1 / (this.head.keys - 1) : 0;
     let entropy = 0;

@@ -58,7 +58,7 @@ export function frames(app: App, sequence: Sequence, length: number, style: () =
   const xOf = (frame: number): number => (frame * width) / length;
   listen(canvas, listener, (x) => (x >= 0 && x < width ? Math.min(length - 1, Math.floor((x * length) / width)) : null));
   let image: HTMLImageElement | null = null;
-  let last: Heard = { weights: null, seen: 1, query: null, key: null };
+  let last: Heard = { weights: null, shares: [], query: null, key: null };
   let silhouettes: { of: Heard["lanes"]; lanes: ReturnType<typeof hills>[] } = { of: undefined, lanes: [] };
   void pictureOf(sequence).then((found) => {
     image = found;
@@ -82,7 +82,7 @@ export function frames(app: App, sequence: Sequence, length: number, style: () =
     if (image) context.drawImage(image, 0, RULER + wave, width, bands);
     const { weights } = shown;
     if (weights) {
-      veil(context, weights, shown.seen);
+      veil(context, weights, shown.shares);
       if (!lanes.length) bars(context, weights, height);
     }
     lanes.forEach((lane, at) => hilly(context, lane, silhouettes.lanes[at]!, floor + at * LANE, shown.unit ?? null));
@@ -97,8 +97,8 @@ export function frames(app: App, sequence: Sequence, length: number, style: () =
     head.style.height = `${canvas.clientHeight || height}px`;
   };
   /** Lays the weights over the waveform and the spectrogram. */
-  const veil = (context: CanvasRenderingContext2D, weights: Row, seen: number): void => {
-    strengths(app, weights, seen).forEach((t, frame) => {
+  const veil = (context: CanvasRenderingContext2D, weights: Row, shares: readonly number[]): void => {
+    strengths(app, weights, shares).forEach((t, frame) => {
       const [x, end] = [Math.round(xOf(frame)), Math.round(xOf(frame + 1))];
       if (wave) {
         context.fillStyle = cover(app, "heat", t).replace(/[\d.]+\)$/, `${(0.45 * (t === null || Number.isNaN(t) ? 0.5 : t)).toFixed(3)})`);

@@ -28,7 +28,7 @@ export function nodes(app: App, sequence: Sequence, length: number, listener: Li
     return best >= 0 && near[best]! < 1.6 * size ? best : null;
   });
   let height = 0;
-  const draw = ({ weights, seen, query, key, carried }: Shown): void => {
+  const draw = ({ weights, shares, query, key, carried }: Shown): void => {
     const width = Math.min(WIDEST, Math.max(300, element.clientWidth || WIDEST));
     // As large as a quarter of the room that a node has, so that neighbours stand apart on a phone, too.
     size = Math.max(5, Math.min(20, (0.18 * width) / Math.sqrt(length)));
@@ -70,7 +70,7 @@ export function nodes(app: App, sequence: Sequence, length: number, listener: Li
       context.setLineDash([]);
       if (!both && !molecule) tip(source, target, 6, size + 1, ink.quiet);
     }
-    const shades = weights ? strengths(app, weights, seen) : null;
+    const shades = weights ? strengths(app, weights, shares) : null;
     /** A weight as the width of an edge; of a node for itself, as a ring. */
     const way = (target: number, source: number, strength: number): void => {
       const wide = 1.5 + 8 * Math.sqrt(strength);

@@ -33,7 +33,7 @@ export function patches(app: App, sequence: Sequence, length: number, style: () 
     return row >= 0 && row < rows && column < columns ? before + row * columns + column : null;
   });
   let image: HTMLImageElement | null = null;
-  let last: Shown = { weights: null, seen: 1, query: null, key: null };
+  let last: Shown = { weights: null, shares: [], query: null, key: null };
   void pictureOf(sequence).then((found) => {
     image = found;
     draw(last);
@@ -49,7 +49,7 @@ export function patches(app: App, sequence: Sequence, length: number, style: () 
     if (image) context.drawImage(image, left, 0, width, height);
     const bare = image ? style() : "heat";
     if (shown.weights) {
-      strengths(app, shown.weights, shown.seen).forEach((t, index) => {
+      strengths(app, shown.weights, shown.shares).forEach((t, index) => {
         context.fillStyle = cover(app, index < before ? "heat" : bare, t);
         context.fillRect(...grown(boxOf(index)));
       });

@@ -10,8 +10,8 @@ import type { Carried } from "./hop";
 export interface Shown {
   /** One query's weights; null where it may not look. Null while they are not there. */
   weights: readonly (number | null)[] | null;
-  /** How many keys the query sees. */
-  seen: number;
+  /** The equal share of each key, for lift; none while they are not there. */
+  shares: readonly number[];
   /** The query, where this sequence is the queries' too. */
   query: number | null;
   key: number | null;
@@ -38,12 +38,12 @@ export type Style = "light" | "heat";
 export const largest = (weights: readonly (number | null)[]): number => weights.reduce<number>((top, weight) => (weight !== null && weight > top ? weight : top), 1e-12);
 
 /** How strongly each weight is drawn, 0 to 1: on the linear scale the row's largest is the strongest. Null and NaN stay. */
-export function strengths(app: App, weights: readonly (number | null)[], seen: number): (number | null)[] {
+export function strengths(app: App, weights: readonly (number | null)[], shares: readonly number[]): (number | null)[] {
   const scale = app.scale.value;
   const top = largest(weights);
-  return weights.map((weight) => {
+  return weights.map((weight, at) => {
     if (weight === null || Number.isNaN(weight)) return weight;
-    const t = scale === "linear" ? weight / top : strength(scale, scale === "lift" ? lift(weight, 1 / seen) : weight);
+    const t = scale === "linear" ? weight / top : strength(scale, scale === "lift" ? lift(weight, shares[at] ?? 1) : weight);
     return Math.min(1, Math.max(0, t));
   });
 }

@@ -18,16 +18,21 @@ const SIGN = /^(<[^<>\x00-\x20]+>|\[[^[\]\x00-\x20]+\])$/;
  * Python has the same ranges (inspect/caption.py), and tests/golden/words.json the cases of both.
  */
 export const UNSPACED = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\u{1b000}-\u{1b16f}\u{20000}-\u{323af}]/u;
-const MARKS = new Map<string, Word["mark"]>([["<s>", "begin"], ["</s>", "end"], ["[MASK]", "gap"], ["<mask>", "gap"], ["___", "gap"], ["_", "gap"]]);
-/** A begin, an end, a class or a gap. */
-export const isMark = (label: string): boolean => (SIGN.test(label) && !isByte(label)) || MARKS.has(label);
+const MARKS = new Map<string, Word["mark"]>([["<s>", "begin"], ["</s>", "end"], ["[MASK]", "gap"], ["<mask>", "gap"]]);
+/** What marks a gap in a text that is to be filled, and is a letter in any other. */
+const GAPS = ["___", "_"];
+/** A begin, an end, a class, or what may be a gap. */
+export const isMark = (label: string): boolean => (SIGN.test(label) && !isByte(label)) || MARKS.has(label) || GAPS.includes(label);
+/** Whether the note of a label names candidates for a gap, with their shares. */
+const isFilled = (note: string | undefined): boolean => note?.endsWith("%") === true;
 
 /** The words of a sequence in order; every position for itself where words are unknown, or where no spaces divide them. */
 export function wordsOf(sequence: Sequence | undefined, length: number, label: (at: number) => string): Word[] {
   const spans = sequence?.words ?? Array.from({ length }, (_, at): Span => [at, at + 1]);
   const labels = sequence?.labels;
+  const isGap = (at: number): boolean => GAPS.includes(labels![at]!) && isFilled(sequence?.notes?.[at]);
   /** Whether a piece is a word by itself, whatever stands around it. */
-  const alone = (at: number): boolean => Boolean(labels && (UNSPACED.test(labels[at]!) || isMark(labels[at]!)));
+  const alone = (at: number): boolean => Boolean(labels && (UNSPACED.test(labels[at]!) || (GAPS.includes(labels[at]!) ? isGap(at) : isMark(labels[at]!))));
   const divided = spans.flatMap(([begin, end]): Span[] => {
     const cuts = Array.from({ length: end - begin }, (_, at) => begin + at).filter((at) => at === begin || alone(at) || alone(at - 1));
     return cuts.map((cut, at) => [cut, cuts[at + 1] ?? end]);
@@ -35,7 +40,7 @@ export function wordsOf(sequence: Sequence | undefined, length: number, label: (
   return divided.map((span) => {
     const pieces = labels?.slice(...span);
     const whole = pieces ? joined(pieces) : label(span[0]);
-    const mark = pieces?.length === 1 ? (MARKS.get(pieces[0]!) ?? (SIGN.test(whole) && !isByte(whole) ? "sign" : null)) : null;
+    const mark = pieces?.length === 1 ? (MARKS.get(pieces[0]!) ?? (isGap(span[0]) ? "gap" : SIGN.test(whole) && !isByte(whole) ? "sign" : null)) : null;
     const notes = sequence?.notes?.slice(...span).find(Boolean)?.split("\n") ?? [];
     return { span, text: pieces ? printable(whole) : whole, mark, notes };
   });

@@ -1,6 +1,6 @@
 /** Source and target against each other: the soft weights as a small map, hard links drawn over, gold links if known. */
 
-import { calledOff, Latest, shown, type App } from "../app";
+import { calledOff, coded, Latest, shown, type App } from "../app";
 import { block } from "../block";
 import { cellColour, css, INK } from "../colour";
 import { choice, h, refill, replace } from "../dom";
@@ -91,12 +91,12 @@ export function alignment(app: App): { element: HTMLElement; close: () => void }
       if (row === null) return void (told.textContent = app.say("alignment.point"));
       if (source === undefined) {
         const best = strongest(Float32Array.from(weights[row]!, (weight) => weight ?? 0), STRONGEST / 2);
-        const list = best.map((j) => `${names.sources[j]} ${shown(weights[row]![j]!, 3)}`);
+        const list = best.map((j) => `${names.sources[j]} ${coded(weights[row]![j]!, 3)}`);
         return replace(told, h("bdi", {}, names.targets[row]!), " → ", ...list.flatMap((each, nth) => [nth ? ", " : "", h("bdi", {}, each)]));
       }
       const weight = weights[row]![source]!;
       const pair = { query: names.targets[row]!, key: names.sources[source]! };
-      const numbers = weight === null ? null : { weight: shown(weight), lift: shown(lifted[row]![source]!, 3) };
+      const numbers = weight === null ? null : { weight: coded(weight), lift: coded(weight, 3, lifted[row]![source]!) };
       told.textContent = numbers ? app.say("read.pair", { ...pair, ...numbers }) : app.say("read.hidden", pair);
     };
     tell(null);

@@ -1,6 +1,6 @@
 /** Two heads, or the heads of two traces: both maps and their difference, under one camera. */
 
-import { calledOff, firstOf, Latest, shown, type App, type Cursor, type Other } from "../app";
+import { calledOff, coded, firstOf, Latest, shown, type App, type Cursor, type Other } from "../app";
 import { basisOf, sizesOf, type Refusal } from "../basis";
 import { block } from "../block";
 import { Cached } from "../cached";
@@ -49,7 +49,7 @@ export function compare(app: App): { element: HTMLElement; close: () => void } {
     };
     const words = async (): Promise<string> => {
       const weight = await weightAt(of, one, at, signal);
-      return weight === null ? app.say("read.hidden", names) : app.say("read.pool", { rows: names.query, columns: names.key, pool: app.say("pool.mass").split(/[:：]/)[0]!, weight: shown(weight) });
+      return weight === null ? app.say("read.hidden", names) : app.say("read.pool", { rows: names.query, columns: names.key, pool: app.say("pool.mass").split(/[:：]/)[0]!, weight: coded(weight) });
     };
     const text = await (of.cells.peek() === "token" ? cell() : words());
     if (signal.aborted) return;

@@ -4,7 +4,7 @@ import type { App, Brush } from "../app";
 import { toPixel, type Camera } from "../camera";
 import type { Span } from "../provider";
 import type { MapView } from "./map";
-import { tokenOf, unitOf } from "./units";
+import { tokenOf, unitOf, unitsFrom, type Side } from "./units";
 
 export class Gestures {
   private anchor: { query: number; key: number } | null = null;
@@ -68,8 +68,8 @@ export class Gestures {
   }
 
   private brushTo(from: { query: number; key: number }, query: number, key: number): void {
-    const span = (a: number, b: number): Span => [Math.min(a, b), Math.max(a, b) + 1];
-    const brush: Brush = { rows: span(from.query, query), columns: span(from.key, key) };
+    const span = (side: Side, a: number, b: number): Span => unitsFrom(this.app, side, Math.min(a, b), Math.max(a, b));
+    const brush: Brush = { rows: span("query", from.query, query), columns: span("key", from.key, key) };
     this.app.brush.value = brush;
   }
 

@@ -16,7 +16,7 @@ export interface Choice {
  * What is drawn below a recording that text attends to: the present attention (or, where an alignment of another kind is
  * present, the one that a page opens with), and all alignments that are not attention.
  */
-export function choices(trace: Trace, site: number, head: number): Choice[] {
+export function choices(trace: Trace, site: number, head: number | null): Choice[] {
   const here = trace.sites[site]!;
   if (here.query === here.key || trace.sequences[here.key]?.kind !== "frames" || here.shows === "projected") return [];
   const over = [...trace.sites.keys()].filter((at) => trace.sites[at]!.key === here.key && trace.sites[at]!.query !== here.key && trace.sites[at]!.shows !== "projected");

@@ -7,7 +7,7 @@ import { BLANK, type FramesScene, type Heard, type Lane } from "../scene/frames"
 import { Player } from "../scene/player";
 import { meanRow, reachOf, SHARE, stretch, type Row } from "../scene/stretch";
 import { effect, signal } from "../signal";
-import { choices, load } from "./lanes";
+import { choices, load, type Choice } from "./lanes";
 import { transcript, type Transcript } from "./transcript";
 
 /** So many letters around the chosen one have buttons and hills. */
@@ -33,10 +33,12 @@ export class Listening {
     private readonly app: App,
     private readonly sequence: Sequence,
     private readonly scene: FramesScene,
+    /** Whether the mean of all heads is shown where the reader chose it. */
+    private readonly mean: boolean,
   ) {
     const { sound } = sequence;
     this.player = sound?.audio ? new Player(sound) : null;
-    const across = choices(app.trace, app.site.peek(), app.head.peek()).length > 0;
+    const across = this.choices().length > 0;
     this.transcript = across
       ? transcript(app, app.sequence("query"), {
           point: (unit) => (this.pointed.value = unit),
@@ -71,7 +73,7 @@ export class Listening {
     const { queries } = app.current;
     const from = Math.max(0, Math.min((app.cursor.peek()?.query ?? 0) - AROUND / 2, queries - AROUND));
     const window: Span = [from, Math.min(queries, from + AROUND)];
-    const all = choices(app.trace, app.site.peek(), app.head.peek());
+    const all = this.choices();
     const lanes = await Promise.all(all.map((choice) => load(app, choice, window, signal)));
     if (signal.aborted) return;
     this.window = window;
@@ -81,6 +83,11 @@ export class Listening {
     const row = this.rowOf(this.unit);
     const range = row && stretch(row);
     if (range) this.scene.show(range);
+  }
+
+  private choices(): Choice[] {
+    const { trace, site, head, heads } = this.app;
+    return choices(trace, site.peek(), this.mean && heads.peek() === "mean" ? null : head.peek());
   }
 
   /** What the scene draws besides the weights of the cursor's query. */

@@ -1,13 +1,13 @@
 /** What is under the pointer or the cursor, in words and numbers; and the whole row's strongest keys as a table. */
 
-import { calledOff, Latest, shown, type App, type Cells } from "../app";
+import { calledOff, coded, Latest, shown, type App, type Cells } from "../app";
 import { decode, HIDDEN } from "../codec";
 import { h, replace } from "../dom";
 import { lift, shares } from "../lift";
 import type { Semantic } from "../provider";
 import { effect } from "../signal";
 import type { Hover } from "./map";
-import { unitOf } from "./units";
+import { tokenOf, unitOf } from "./units";
 
 export const STRONGEST = 8;
 
@@ -36,8 +36,9 @@ export class Reading {
       const here = this.hoverAt(cursor.query, cursor.key);
       if (here) void this.read(here, true);
     }), effect(() => {
-      void [app.site.value, app.head.value, app.language.value];
-      if (app.cursor.value) void this.list(app.cursor.value.query);
+      void [app.site.value, app.head.value, app.cells.value, app.language.value];
+      const query = app.cursor.value?.query;
+      if (query !== undefined) void this.list(this.cells() === "token" ? query : tokenOf(app, "query", unitOf(app, "query", query)));
     }));
   }
 
@@ -70,8 +71,8 @@ export class Reading {
       const numbers = { weight: shown(value.weight), rank: value.rank, lift: shown(value.lift, 3) };
       const level = cells === "token" ? at.level : cells;
       const mass = !pooled || at.code === undefined ? null : decode(at.code);
-      const share = !pooled || at.code === HIDDEN ? null : mass === null ? "…" : shown(mass);
-      const lifted = cells === "token" || mass === null ? null : shown(lift(mass, await this.equalShare(at, cells, signal)), 3);
+      const share = !pooled || at.code === HIDDEN ? null : mass === null ? "…" : coded(mass);
+      const lifted = cells === "token" || mass === null ? null : coded(mass, 3, lift(mass, await this.equalShare(at, cells, signal)));
       if (signal.aborted) return;
       const units = cells === "token" ? null : { query: app.unitLabel("query", unitOf(app, "query", at.query)), key: app.unitLabel("key", unitOf(app, "key", at.key)) };
       const alone = unknown ? `${names.query} → ${names.key}: ${app.say("legend.unknown")}` : value.visible ? app.say("read.cell", { ...names, ...numbers }) : app.say("read.hidden", names);
@@ -110,13 +111,23 @@ export class Reading {
       const row = await app.provider.row(app.site.peek(), app.head.peek(), query, signal);
       if (signal.aborted) return;
       const best = strongest(row, STRONGEST);
+      const why = best.length ? null : nothing(app, (await app.provider.counts(app.site.peek(), app.head.peek()))[query] ? [...row] : []);
+      if (signal.aborted) return;
       const head = h("tr", {}, h("th", { scope: "col" }, app.say("key")), h("th", { scope: "col" }, "#"), h("th", { scope: "col", className: "number" }, app.say("weight")));
       const lines = best.map((key) => h("tr", {}, h("td", {}, h("button", { className: "plain", onclick: () => (app.cursor.value = { query, key }) }, h("bdi", {}, app.label("key", key)))), h("td", {}, key), h("td", { className: "number", dir: "ltr" }, shown(row[key]!))));
-      replace(this.table, h("table", {}, h("caption", {}, app.say("strongest")), h("thead", {}, head), h("tbody", {}, ...lines)), best.length ? null : app.say("nothing"));
+      replace(this.table, h("table", {}, h("caption", {}, app.say("strongest")), h("thead", {}, head), h("tbody", {}, ...lines)), why);
     } catch (error) {
       if (!calledOff(error)) replace(this.table);
     }
   }
+}
+
+/** Why none of the weights is named. */
+export function nothing(app: App, row: readonly (number | null)[]): string {
+  const seen = row.filter((weight) => weight !== null);
+  if (!seen.length) return app.say("nothing");
+  if (seen.some(Number.isNaN)) return app.say("nothing.unknown");
+  return app.say(seen.some((weight) => weight > 0) ? "nothing.small" : "nothing.zero");
 }
 
 /** The places of the largest numbers above 0, largest first. */
@@ -134,4 +145,4 @@ export function strongest(row: Float32Array, most: number): number[] {
 const pair = (tag: "h2" | "h3", { query, key }: { query: string; key: string }): HTMLElement =>
   h(tag, { className: "pair", dir: "ltr" }, h("bdi", {}, query), h("span", { "aria-hidden": "true" }, " → "), h("bdi", {}, key));
 /** A number stands from left to right in every language. */
-const term = (name: string, value: Node | string | number): Node[] => [h("dt", {}, name), h("dd", {}, typeof value === "string" && /^[−\d]/.test(value) && !/\p{L}{2}/u.test(value) ? h("bdi", { dir: "ltr" }, value) : value)];
+const term = (name: string, value: Node | string | number): Node[] => [h("dt", {}, name), h("dd", {}, typeof value === "string" && /^[−\d<]/.test(value) && !/\p{L}{2}/u.test(value) ? h("bdi", { dir: "ltr" }, value) : value)];

@@ -1,7 +1,7 @@
 /** The picture, sound or graph that positions were made from, with what one query looks at drawn over it. */
 
 import { calledOff, Latest, shown, type App } from "../app";
-import { rowShown, seenBy } from "../row";
+import { rowShown } from "../row";
 import { choice, h, refill, replace } from "../dom";
 import type { Sequence, Site, Span } from "../provider";
 import { frames, type FramesScene } from "../scene/frames";
@@ -18,7 +18,8 @@ import { joined, printable } from "../label";
 import { legend } from "./legend";
 import { Listening } from "./listening";
 import { Play } from "./play";
-import { Reading } from "./reading";
+import { nothing, Reading } from "./reading";
+import { endName } from "./transcript";
 
 /** Query tokens that are shown as buttons, around the chosen one. */
 const AROUND = 100;
@@ -48,7 +49,7 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
   const rebuilt = signal(0);
   let weights: (number | null)[] | null = null;
   let trip: Partial<Journey> = {};
-  let seen = 1;
+  let shares: readonly number[] = [];
   /** Fulfilled once the present query is drawn. */
   let painted: Promise<unknown> = Promise.resolve();
   const tell = async (words: number | null, spans: readonly Span[]): Promise<void> => {
@@ -67,7 +68,7 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
       const here = made.listening?.transcript && made.listening.peak(made.listening.unit) === key ? null : key;
       const marks = { query: own ? query : null, key: app.cursor.peek() && !plain ? (hovered.peek() ?? here) : hovered.peek() };
       const row = made.listening?.heard(weights) ?? { weights };
-      scene.draw(side === "query" ? { weights: null, seen, query, key: null } : { ...row, seen, ...marks, carried: trip.carried ?? null });
+      scene.draw(side === "query" ? { weights: null, shares, query, key: null } : { ...row, shares, ...marks, carried: trip.carried ?? null });
     }
   };
   const watch = new ResizeObserver(paint);
@@ -106,7 +107,6 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
       paint();
     }),
     effect(() => {
-      const { site, head } = app;
       const query = app.cursor.value?.query ?? 0;
       void [app.scale.value, app.theme.value, style.value, app.cursor.value, rebuilt.value];
       const edges = drawing.value;
@@ -114,10 +114,10 @@ export function scenes(app: App, plain = false): { element: HTMLElement; close: 
       paint();
       made.listening?.transcript?.write(app.written.value);
       const signal = latest.next();
-      painted = Promise.all([rowShown(app, plain && app.heads.value === "mean", query, signal), seenBy(app, site.value, head.value, query), travelled(app, edges, query, signal), made.listening?.read(signal)]).then(([own, count, along]) => {
+      painted = Promise.all([rowShown(app, plain && app.heads.value === "mean", query, signal), travelled(app, edges, query, signal), made.listening?.read(signal)]).then(([own, along]) => {
         if (signal.aborted) return;
-        const row = along.reached ?? own;
-        [weights, trip, seen] = [row, along, count];
+        const row = along.reached ?? own.weights;
+        [weights, trip, shares] = [row, along, own.shares];
         if (fresh && made.listening?.transcript) ask(query);
         fresh = false;
         app.unknown.value ||= row.some(Number.isNaN);
@@ -184,7 +184,7 @@ function build(app: App, site: Site, style: { readonly value: Style }, tell: Tol
     const scene = drawn(app, sequence, length, () => style.value, listener);
     arrows(app, scene, own ? "query" : side, tell);
     found.push({ scene, side });
-    if (side === "key" && sequence.kind === "frames") listening = new Listening(app, sequence, scene as FramesScene);
+    if (side === "key" && sequence.kind === "frames") listening = new Listening(app, sequence, scene as FramesScene, plain);
   };
   if (site.shows !== "projected") make("key", app.sequence("key"), site.keys);
   if (!own) make("query", app.sequence("query"), site.queries);
@@ -213,7 +213,7 @@ function arrows(app: App, scene: Scene, side: "query" | "key", tell: Told): void
 /** A token as a word of a story. */
 function written(app: App, at: number): string {
   const label = app.sequence("query")?.labels?.[at] ?? app.label("query", at);
-  return label === "</s>" ? app.say("story.end") : printable(joined([label]));
+  return endName(app, label) ?? printable(joined([label]));
 }
 
 function tokens(app: App, site: Site, choose: (query: number) => void, plain: boolean): { element: HTMLElement; draw(query: number): void } {
@@ -258,18 +258,18 @@ function noted(app: App, query: number): string {
 function read(app: App, query: number, row: readonly (number | null)[]): string {
   const site = app.current;
   const spoken = app.sequence("key")?.kind;
-  const word = printable(joined([app.sequence("query")?.labels?.[query] ?? app.label("query", query)]));
+  const word = written(app, query);
   if (spoken === "frames" || drawable(app.sequence("query")) && spoken === "patches") return "";
   if (spoken === "patches") return app.say("story.lit", { word });
   const strong = row.map((share, at) => [share, at] as const).filter((each): each is readonly [number, number] => each[0] !== null && each[0] >= 0.01).sort((a, b) => b[0] - a[0]);
   const list = strong.slice(0, 3).map(([share, at]) => `\u2068${app.label("key", at, site)}\u2069 \u2066${percent(share)}\u2069`).join(app.say("story.and"));
-  return list ? app.say("story.looked", { word, list }) : app.say("nothing");
+  return list ? app.say("story.looked", { word, list }) : nothing(app, row);
 }
 
 function told(app: App, row: readonly (number | null)[]): string {
   const seen = row.filter((weight): weight is number => weight !== null && !Number.isNaN(weight));
-  if (!seen.length) return app.say("nothing");
-  const top = Math.max(...seen);
+  const top = Math.max(0, ...seen);
+  if (top === 0) return nothing(app, row);
   return app.say("scene.strongest", { key: app.label("key", row.indexOf(top)), weight: shown(top) });
 }
 

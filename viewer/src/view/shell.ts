@@ -138,6 +138,13 @@ export class Shell {
     requestAnimationFrame(() => (nav.scrollLeft += middle(nav.querySelector("[aria-current]")) - middle(nav) || 0));
   }
 
+  /** One head, in place of the mean where that is shown. */
+  private chooseHead(head: number): void {
+    const { app } = this;
+    if (app.view.value === "story" || app.view.value === "alignment") app.heads.value = "one";
+    app.choose(app.site.value, head);
+  }
+
   private drawTools(): void {
     const { app } = this;
     const sites = app.trace.sites.map((site, at) => [String(at), app.siteName(site)] as const);
@@ -147,9 +154,9 @@ export class Shell {
     const heads = (told || against) && numbers.length > 1 ? [["mean", app.say("alignment.mean")] as const, ...numbers] : numbers;
     const mean = numbers.length > 1 && (told ? app.heads.value === "mean" : against?.mean === true);
     const chooseHead = (name: string): void => {
-      if (told) app.heads.value = name === "mean" ? "mean" : "one";
+      if (told && name === "mean") app.heads.value = "mean";
       if (against) app.against.value = { ...against, mean: name === "mean" };
-      if (name !== "mean") app.choose(app.site.value, Number(name));
+      if (name !== "mean") this.chooseHead(Number(name));
     };
     const has = (level: "words" | "sentences"): boolean => Boolean(app.sequence("query")?.[level] ?? app.sequence("key")?.[level]);
     const cells = (["token", "word", "sentence"] as const).filter((name) => name === "token" || has(`${name}s`));
@@ -259,8 +266,8 @@ export class Shell {
     const actions: Record<string, () => void> = {
       "?": () => this.openHelp(),
       "/": () => this.finder.input.focus(),
-      "[": () => app.choose(app.site.value, app.head.value - 1),
-      "]": () => app.choose(app.site.value, app.head.value + 1),
+      "[": () => this.chooseHead(app.head.value - 1),
+      "]": () => this.chooseHead(app.head.value + 1),
       "{": () => app.choose(app.site.value - 1, app.head.value),
       "}": () => app.choose(app.site.value + 1, app.head.value),
       c: () => app.nextScale(),
@@ -284,7 +291,12 @@ export class Shell {
 
   private pedigree(): string {
     const { app } = this;
-    const { dtype, difference, rounding } = app.trace.pedigree;
+    const { dtype } = app.trace.pedigree;
+    // Numbers that are not finite come as text.
+    const measured = (name: "difference" | "rounding"): string => {
+      const value = app.trace.pedigree[name] ?? null;
+      return value === null ? "" : app.say(name, { value: shown(Number(value), 3) });
+    };
     const shows = app.current.shows;
     return [
       brief(app.current.formula),
@@ -293,8 +305,8 @@ export class Shell {
       app.current.posterior ? app.say("shows.posterior") : "",
       app.current.formula.includes(app.current.visibility.code) ? "" : brief(app.current.visibility.code),
       dtype ?? "",
-      typeof difference === "number" ? app.say("difference", { value: shown(difference, 3) }) : "",
-      typeof rounding === "number" ? app.say("rounding", { value: shown(rounding, 3) }) : "",
+      measured("difference"),
+      measured("rounding"),
     ].filter(Boolean).join(" · ");
   }
 }

@@ -13,6 +13,7 @@ import { percent, pooled, wordsOf, type Word } from "../story/word";
 import { Play } from "./play";
 import { scenes } from "./scenes";
 import { pair } from "./pair";
+import { nothing } from "./reading";
 import { LEAST, Sentence, type Link, type Place } from "./sentence";
 import { Switches } from "./switches";
 
@@ -111,10 +112,11 @@ const words = (app: App, side: "query" | "key", sequence: Sequence | undefined, 
 /** One word's lines in a sentence. */
 function read(app: App, { sentence, keys, queries }: { sentence: Sentence; keys: Word[]; queries: Word[] }, place: Place): string {
   const [own, others] = place.side === "query" ? [queries, keys] : [keys, queries];
-  const strong = sentence.sharesOf(place).map((share, at) => [share, at] as const).filter((each): each is readonly [number, number] => each[0] !== null && each[0] >= LEAST).sort((a, b) => b[0] - a[0]);
+  const shares = sentence.sharesOf(place);
+  const strong = shares.map((share, at) => [share, at] as const).filter((each): each is readonly [number, number] => each[0] !== null && each[0] >= LEAST).sort((a, b) => b[0] - a[0]);
   const name = ({ text, mark }: Word): string => (mark === "end" || mark === "begin" || mark === "gap" ? app.say(`story.${mark}`) : text);
   const list = strong.slice(0, NAMED).map(([share, at]) => `\u2068${name(others[at]!)}\u2069 \u2066${percent(share)}\u2069`).join(app.say("story.and"));
-  return list ? app.say(place.side === "query" ? "story.looked" : "story.met", { word: name(own[place.at]!), list }) : app.say("nothing");
+  return list ? app.say(place.side === "query" ? "story.looked" : "story.met", { word: name(own[place.at]!), list }) : nothing(app, shares);
 }
 
 /** Which weights these are, in words of people. */

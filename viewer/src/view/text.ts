@@ -1,14 +1,13 @@
 /** The brushed span as text: lines from queries to keys, and the keys coloured by one query's weights. */
 
-import { calledOff, Latest, shown, type App } from "../app";
+import { calledOff, coded, Latest, type App } from "../app";
 import { block } from "../block";
 import { cellColour, css, HEADS, INK, readableOn, strength } from "../colour";
 import { h, refill, replace } from "../dom";
 import { reading } from "../label";
-import { meanOf } from "../link";
 import type { Span } from "../provider";
 import { lift } from "../lift";
-import { rowOf, seenBy } from "../row";
+import { rowOf, type Row } from "../row";
 import { effect, signal } from "../signal";
 import { legend } from "./legend";
 import { words } from "./words";
@@ -36,7 +35,7 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
   const watch = new ResizeObserver(() => redraw());
   watch.observe(lines);
   const show = async (signal: AbortSignal, rows: Span, columns: Span, chosen: number | null, threshold: number): Promise<void> => {
-    const [site, head, drawn] = [app.site.value, app.head.value, app.drawn];
+    const [site, drawn] = [app.site.value, app.drawn];
     const limited: [Span, Span] = [[rows[0], Math.min(rows[1], rows[0] + MOST)], [columns[0], Math.min(columns[1], columns[0] + MOST)]];
     const all = await Promise.all(drawn.map((each) => block(app.provider, site, each, ...limited, 0, signal)));
     if (signal.aborted) return;
@@ -46,9 +45,9 @@ export function text(app: App): { element: HTMLElement; close: () => void } {
     part.textContent = cut ? app.say("text.shown", { rows: span(limited[0]), columns: span(limited[1]), queries: app.current.queries, keys: app.current.keys }) : "";
     const query = chosen ?? rows[0];
     const colour = async (of: number): Promise<void> => {
-      const latest = colouring.next();
-      const [rows, seen] = await Promise.all([Promise.all(drawn.map((each) => rowOf(app, site, each, of, latest))), seenBy(app, site, head, of)]);
-      if (!latest.aborted) paint(app, coloured, drawn.length > 1 ? meanOf(rows.map((row) => [row]))[0]! : rows[0]!, seen, colouredSpan(app, of), of);
+      const span = colouredSpan(app, of);
+      const row = await rowOf(app, site, drawn, of, span, colouring.next());
+      paint(app, coloured, row, span, of);
     };
     const made = words(app, "columns", {
       targets: range(...limited[0]).map((i) => app.label("query", i)),
@@ -126,16 +125,16 @@ function colouredSpan(app: App, query: number): Span {
   return [from, Math.min(to, from + MOST_COLOURED)];
 }
 
-function paint(app: App, box: HTMLElement, row: readonly (number | null)[], seen: number, [from, to]: Span, query: number): void {
+function paint(app: App, box: HTMLElement, { weights, shares }: Row, [from, to]: Span, query: number): void {
   const [scale, theme] = [app.scale.value, app.theme.value];
   const labels = range(from, to).map((j) => app.label("key", j));
   const tokens = labels.map((label, at) => {
-    const weight = row[from + at]!;
-    const told = weight === null ? app.say("legend.hidden") : `${app.say("weight")} ${shown(weight, 3)}`;
+    const weight = weights[at]!;
+    const told = weight === null ? app.say("legend.hidden") : `${app.say("weight")} ${coded(weight, 3)}`;
     const span = h("bdi", { className: weight === null ? "token hiddentoken" : "token", title: told }, label);
     if (weight === null || Number.isNaN(weight)) app.unknown.value ||= weight !== null;
     if (weight !== null) {
-      const value = scale === "lift" ? lift(weight, 1 / seen) : weight;
+      const value = scale === "lift" ? lift(weight, shares[at]!) : weight;
       span.style.backgroundColor = cellColour(scale, theme, value);
       span.style.color = weight === 0 ? "" : readableOn(scale, theme, Math.max(0, strength(scale, value)));
     }

@@ -80,8 +80,15 @@ function wordsOf(sequence: Sequence | undefined, [from, to]: Span): Span[] | nul
   return words?.some(([begin, end]) => end - begin > 1) ? words : null;
 }
 
-function nameOf(app: App, sequence: Sequence | undefined, [begin, end]: Span): string {
+/** A begin or an end in words; null for any other label. */
+export function endName(app: App, label: string | undefined): string | null {
+  return label === "<s>" ? app.say("story.begin") : label === "</s>" ? app.say("story.end") : null;
+}
+
+export function nameOf(app: App, sequence: Sequence | undefined, [begin, end]: Span): string {
   const labels = sequence?.labels;
+  const name = end - begin === 1 ? endName(app, labels?.[begin]) : null;
+  if (name) return name;
   const text = end - begin > 1 && labels ? brief(printable(joined(labels.slice(begin, end)))) : app.label("query", begin);
   return text.trim() || "␣";
 }

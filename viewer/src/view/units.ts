@@ -25,3 +25,11 @@ export function tokenOf(app: App, side: Side, unit: number): number {
   const cells = app.cells.peek();
   return cells === "token" ? unit : (app.spans(side, cells as Semantic)[unit]?.[0] ?? 0);
 }
+
+/** From the beginning of one token's unit to the end of another's. */
+export function unitsFrom(app: App, side: Side, first: number, last: number): Span {
+  const cells = app.cells.peek();
+  if (cells === "token") return [first, last + 1];
+  const spans = app.spans(side, cells);
+  return [spans[unitOf(app, side, first)]![0], spans[unitOf(app, side, last)]![1]];
+}

@@ -108,7 +108,7 @@ class DenseProvider:
         places = np.arange(site.keys)
         apart = site.key_position.numpy()[None] - site.query_position.numpy()[:, None]
         for i, row in enumerate(weights):
-            if row.sum() <= NOTHING:
+            if not NOTHING < row.sum() < np.inf:
                 continue
             p, away, shown = row / row.sum(), apart[i], visible[i]
             entropy = -(p[p > 0] * np.log(p[p > 0])).sum()
@@ -135,6 +135,8 @@ class DenseProvider:
 
 def _by_offset(weights: np.ndarray, apart: np.ndarray) -> float:
     """Adjusted R² of weights by their offsets."""
+    if not np.isfinite(weights).all():
+        return float("nan")
     offsets, group = np.unique(apart, return_inverse=True)
     if len(weights) <= len(offsets) or weights.var() * len(weights) <= 1e-6 * (weights**2).sum():
         return float("nan")

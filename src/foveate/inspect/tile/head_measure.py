@@ -1,6 +1,6 @@
 """Measures of heads, with one number per query. All providers use these definitions.
 
-p is α / Σ α of a row; rows without visible keys are left out (NaN).
+p is α / Σ α of a row; rows without visible keys, and rows with a weight that is not finite, are left out (NaN).
 
 entropy      −Σ p ln p, in nats
 distance     Σ p |key position − query position|

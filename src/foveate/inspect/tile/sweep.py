@@ -45,7 +45,7 @@ def sweep(trace: Trace, site: Site, head: int, *, cancelled: Cancelled | None = 
             stop_if(cancelled)
             _add(sums, site, head, rows, slice(left, min(left + COLUMNS, last)))
     cells = Cells(sums.peak, sums.mass, None if bool(sums.visible.all()) else sums.visible)
-    total = torch.where(sums.total > NOTHING, sums.total, torch.nan)
+    total = torch.where((sums.total > NOTHING) & sums.total.isfinite(), sums.total, torch.nan)
     # −Σ p ln p of p = α / t, from −Σ α ln α
     entropy = sums.entropy / total + total.log()
     same, induction = _alike(trace, site, head, cancelled)

@@ -61,7 +61,7 @@ def site_of(
         "query_position": at.query[0, 0, :, 0].int().cpu(),
         "key_position": at.key[0, 0, 0].int().cpu(),
     }
-    values = {} if value is None else {"value": value[example, :, : key.shape[1]].to(getattr(torch, stored)).cpu()}
+    values = {} if value is None else {"value": _fitting(value[example, :, : key.shape[1]], getattr(torch, stored))}
     if header is None:
         header, score, tensors, reweight, weighed = _given(record, example, query.shape[1], key.shape[1])
         bias, added = None, {}
@@ -179,6 +179,12 @@ def _kept(query: Tensor, key: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
             'Record with stored="float32", or look for the NaN with `attention.explain`.'
         )
     return tensors
+
+
+def _fitting(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Values in a type, or in float32 if some of them are too large for it."""
+    narrow = values.to(dtype)
+    return (values.float() if bool((narrow.isinf() & values.isfinite()).any()) else narrow).cpu()
 
 
 def _dense(

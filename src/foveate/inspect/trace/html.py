@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from foveate.errors import SetupError, UsageError
 from foveate.inspect.trace.site import Site
+from foveate.inspect.trace.track import encodable
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; worker-src blob:; style-src 'unsafe-inline'; "
@@ -75,7 +76,8 @@ def standalone(
         f'<script type="application/octet-stream" id="viewer">{base64.b64encode(deflated(viewer.encode())).decode()}'
     )
     html = _inlined(template, style, f"{trace_}{worker}{viewer}</script><script>{START}</script>")
-    return re.sub("<title>.*?</title>", lambda _: f"<title>{escape(title or trace.title)}</title>", html, count=1)
+    name = encodable(escape(title or trace.title))
+    return re.sub("<title>.*?</title>", lambda _: f"<title>{name}</title>", html, count=1)
 
 
 def live_page() -> str:

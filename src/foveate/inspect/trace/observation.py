@@ -1,5 +1,6 @@
 """Records for traces: the content of `record`, values, other formulas, and the difference between run and explain."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,11 @@ class Observation:
     others: list[_Explained] = field(default_factory=list)
     """Explanations of mechanisms other than `Attention`, which have their own formulas."""
     difference: float | None = None
+
+    def differs(self, far: float) -> None:
+        """Note a difference: the largest is kept, and one that is not a number stays."""
+        if self.difference is None or math.isnan(far) or far > self.difference:
+            self.difference = far
 
     def __repr__(self) -> str:
         others = f", and {', '.join(other.name for other in self.others)}" if self.others else ""
@@ -170,8 +176,7 @@ class _Watched:
                 if self.values and observation.recording.records:
                     observation.values[id(observation.recording.records[-1])] = value.detach()
                 if self.check and not keywords.get("dropout"):
-                    far = _difference(module, query, key, value, context, keywords)
-                    observation.difference = far if observation.difference is None else max(observation.difference, far)
+                    observation.differs(_difference(module, query, key, value, context, keywords))
         return context
 
 

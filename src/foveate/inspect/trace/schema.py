@@ -51,8 +51,8 @@ class PedigreeHeader:
     dtype: str = ""
     foveate: str = ""
     created: str = ""
-    difference: float | None = None
-    rounding: float | None = None
+    difference: float | Literal["NaN", "Infinity"] | None = None
+    rounding: float | Literal["NaN", "Infinity"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,7 @@
 """A trace contains the attention of a model in one example at all sites, with the origin of the numbers."""
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +17,7 @@ from foveate.inspect.trace.conversion import Stored, site_of
 from foveate.inspect.trace.html import standalone
 from foveate.inspect.trace.observation import Observation
 from foveate.inspect.trace.site import Site, layer_of
-from foveate.inspect.trace.track import SCENES, Track
+from foveate.inspect.trace.track import SCENES, Track, encodable
 from foveate.interruption import ask
 
 FORMAT, VERSIONS = "foveate-trace", (1, 2)
@@ -46,14 +48,20 @@ class Pedigree:
 
     @classmethod
     def of(cls, model: nn.Module, **others: Any) -> "Pedigree":
-        """The class of a model, and the type of its weights."""
-        dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-        return cls(model=type(model).__name__, dtype=dtype, **others)
+        """The class of a model, and the type of its weights, or int8 if it computes in int8."""
+        dtype = "int8" if getattr(model, "int8", False) else str(next(model.parameters()).dtype)
+        return cls(model=type(model).__name__, dtype=dtype.removeprefix("torch."), **others)
 
     @classmethod
     def read(cls, header: Mapping[str, Any]) -> "Pedigree":
         known: dict[str, Any] = {name: header[name] for name in cls.__dataclass_fields__ if name in header}
+        for name in ("difference", "rounding"):
+            known[name] = None if known.get(name) is None else float(known[name])
         return cls(**known)
+
+    def header(self) -> dict[str, Any]:
+        """Plain data for JSON. Numbers that are not finite, which JSON does not have, are text."""
+        return _plain(asdict(self))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -256,12 +264,24 @@ def outline(
     return {
         "format": FORMAT,
         "version": VERSIONS[any(not SCENES.isdisjoint(each) for each in sequences.values())],
-        "pedigree": asdict(pedigree),
+        "pedigree": pedigree.header(),
         "sequences": sequences,
         "gold": None if gold is None else [list(link) for link in gold],
         **({} if opens is None else {"opens": list(opens)}),
         **({"view": view} if view else {}),
     }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)  # NaN or Infinity, by the names that JavaScript and Python read
+    return value
 
 
 def file_of(number: int) -> str:

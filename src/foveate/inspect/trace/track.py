@@ -1,5 +1,6 @@
 """The axes of maps: tokens of a text, patches of a picture, frames of speech, nodes of a graph."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
@@ -191,6 +192,11 @@ class Track:
             raise DataError(f"{where} is not a sequence of labels: {error}") from error
 
 
+def encodable(text: str) -> str:
+    """The text with � in place of lone surrogates, which no encoding can write."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
 def sentence_spans(pieces: Sequence[str], words: Sequence[Span]) -> tuple[Span, ...]:
     """The spans of sentences by punctuation: an approximation for zooming out.
 
@@ -267,6 +273,8 @@ def _plain(value: Any) -> Any:
 def _listed(value: Any) -> Any:
     if isinstance(value, Picture | Sound):
         return value.header()
+    if isinstance(value, str):
+        return encodable(value)
     return [_listed(part) for part in value] if isinstance(value, tuple) else value
 
 
