@@ -36,6 +36,17 @@ def test_it_aligns_the_noun_and_its_adjective_crosswise(translator: Translator) 
     assert looked["noir"] == "black"
 
 
+def test_the_lesson_on_alignment_describes_its_weights(translator: Translator) -> None:
+    source = "The agreement on the European Economic Area was signed in August 1992."
+    target = "L'accord sur la zone économique européenne a été signé en août 1992."
+    words = translator.align(translator.forced(source, target)).words()
+    rows = dict(zip(words.target, words.weights, strict=True))
+    for word, own in (("zone", "Area"), ("économique", "Economic"), ("européenne", "European")):
+        first, second = np.argsort(-rows[word])[:2]
+        assert words.source[first] == own
+        assert (words.source[second] == "</s>" and rows[word][second] > 0.25) == (word != "zone")
+
+
 def test_its_alignment_is_the_one_it_was_shipped_with(translator: Translator) -> None:
     (found,) = translator.translate([SENTENCE])
     (own,), (named,) = translator.align([found]), translator.align([found], translator.head)
