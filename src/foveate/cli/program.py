@@ -296,6 +296,9 @@ def _speak_utf8() -> None:
 class _LastingErrors(io.FileIO):
     """Standard error that may be lost: messages are not the result, which the command goes on to compute."""
 
+    stream: io.TextIOWrapper
+    """The stream before, which would close the file if nothing referred to it."""
+
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
@@ -311,8 +314,10 @@ def _outlast_errors() -> None:
     """Go on in silence where standard error cannot be written: its reader has left, or its disk is full."""
     stream = sys.stderr
     if type(stream) is io.TextIOWrapper and not isinstance(getattr(stream.buffer, "raw", None), _LastingErrors):
-        raw = io.BufferedWriter(_LastingErrors(stream.fileno(), "w", closefd=False))
-        sys.stderr = io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True, write_through=True)
+        raw = _LastingErrors(stream.fileno(), "w", closefd=False)
+        raw.stream = stream
+        buffer = io.BufferedWriter(raw)
+        sys.stderr = io.TextIOWrapper(buffer, stream.encoding, stream.errors, line_buffering=True, write_through=True)
 
 
 def _leave_pipe() -> None:

@@ -6,9 +6,6 @@ from foveate.cli.program import verbs
 from foveate.tasks.entry import Entry
 from foveate.tasks.option import CORPUS, given, machine_arguments
 
-MAY_HEAR = ("transcribe", "tag", "classify")
-"""Commands whose model may read `-` as the sound of standard input; for all others it names its lines."""
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     verb = verbs()[parser.name][0].verb  # type: ignore[attr-defined]
@@ -20,9 +17,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.inputs == ["-"] and arguments.command not in MAY_HEAR:
-        arguments.inputs = []
     task, corpus = _task(arguments), any(given(arguments, name) for name in CORPUS)
+    if arguments.inputs == ["-"] and not task.verb.hears:
+        arguments.inputs = []
     if not corpus and task.quick(arguments):
         return 0
     _require(task, arguments.run)

@@ -30,10 +30,9 @@ HERE, EXCHANGE = -100, 2
 def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
     """Yields an empty folder to fill; on a clean exit it replaces `target`, otherwise it is deleted.
 
-    A link to a folder stays, and what it leads to is replaced. `size` is the expected number of bytes, for a check of
-    the free space. Raises SetupError if the disk is full or the folder is not writable.
+    A link is replaced, and not what it leads to. `size` is the expected number of bytes, for a check of the free space.
+    Raises SetupError if the disk is full or the folder is not writable.
     """
-    target = target.resolve()
     draft = target.parent / f"{TEMPORARY}{target.name}-{os.getpid()}"
     with disk_errors(target, size):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -177,11 +176,12 @@ def disk_errors(path: Path, size: int = 0) -> Iterator[None]:
 
 def publish(draft: Path, target: Path) -> None:
     """Renames the draft to its final name. It takes the place and the permissions of a folder of this name."""
-    if not target.exists():
+    if not os.path.lexists(target):
         os.rename(draft, target)
         flush(target.parent)
         return
-    draft.chmod(stat.S_IMODE(target.stat().st_mode))
+    if not target.is_symlink():
+        draft.chmod(stat.S_IMODE(target.stat().st_mode))
     if _exchanged(draft, target):
         remove(draft)
     else:

@@ -77,17 +77,28 @@ def test_a_replacement_cut_anywhere_leaves_the_old_folder_or_the_new_one(
     assert results == {"old", "new"}
 
 
-def test_a_replaced_folder_keeps_its_link_and_its_permissions(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir(mode=0o700)
-    (tmp_path / "data").symlink_to("disk")
+def test_a_replaced_folder_keeps_its_permissions(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
     for text in ("old", "new"):
         fill(tmp_path / "data", text)
-    assert (tmp_path / "data").readlink() == Path("disk")
-    assert (tmp_path / "disk" / "a.txt").read_text() == "new"
-    assert (tmp_path / "disk").stat().st_mode & 0o777 == 0o700
-    (tmp_path / "link").symlink_to("nowhere yet")
-    fill(tmp_path / "link", "new")
-    assert (tmp_path / "nowhere yet" / "a.txt").read_text() == "new"
+        assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "data" / "a.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_link_is_replaced_and_not_what_it_leads_to(
+    exchanges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(draft, "_exchanged", never)
+    fill(tmp_path / "other", "theirs")
+    for name, leads_to in (("data", "other"), ("dangling", "nowhere")):
+        (tmp_path / name).symlink_to(leads_to)
+        fill(tmp_path / name, "new")
+        assert not (tmp_path / name).is_symlink()
+        assert (tmp_path / name / "a.txt").read_text() == "new"
+    assert (tmp_path / "other" / "a.txt").read_text() == "theirs"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "data", "other"]
 
 
 def test_everything_is_flushed_before_the_name_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
