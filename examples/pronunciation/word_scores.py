@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     others = pronunciations(arguments.dictionary) if arguments.dictionary else {}
     letters = most_frequent(train)
     outputs = {
-        "baseline": [" ".join(letters[letter] for letter in pair.source) for pair in test],
+        "baseline": [" ".join(letters[letter] for letter in pair.source if letter in letters) for pair in test],
         arguments.run: [each.text for each in Translator.load(arguments.run).translate([one.source for one in test])],
     }
     first = [pair.target for pair in test]

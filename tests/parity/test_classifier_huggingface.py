@@ -345,6 +345,28 @@ def test_roberta_needs_no_settings_of_its_tokeniser(settings: dict[str, Any], tm
     assert Filler.load(tmp_path).frame.gap == tokeniser.mask_token_id
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokeniser_with_short_settings_has_the_usual_tokens(kind: str, tmp_path: Path) -> None:
+    _, tokeniser = made(kind, "ForMaskedLM", tmp_path)
+    (tmp_path / "special_tokens_map.json").unlink(missing_ok=True)
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true, "model_max_length": 40}')
+    filler = Filler.load(tmp_path)
+    assert filler.frame.gap == tokeniser.mask_token_id
+    assert filler.fill("the ___ sat").choices
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_a_space_before_the_first_word_follows_the_settings_beside_a_whole_tokeniser(
+    prefix: bool, tmp_path: Path
+) -> None:
+    made("Roberta", "ForMaskedLM", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"add_prefix_space": prefix}))
+    theirs = transformers.RobertaTokenizerFast.from_pretrained(tmp_path)
+    ours = HuggingFaceTokeniser.read(tmp_path)
+    for text in ("", *TEXTS):
+        assert ours.framed(text) == theirs(text)["input_ids"]
+
+
 @pytest.mark.parametrize("place", ["tokenizer_config.json", "added_tokens.json"])
 def test_tokens_that_were_added_to_a_vocabulary_are_one_piece(place: str, tmp_path: Path) -> None:
     size = len(wordpieces(tmp_path))

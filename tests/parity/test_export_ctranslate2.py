@@ -186,12 +186,14 @@ def test_what_it_cannot_express_is_refused_with_the_reason(
 def test_each_id_needs_a_name_of_its_own(tmp_path: Path) -> None:
     model = random_model(next(iter(DESIGNS.values())))
     names = ["<pad>", "<s>", "</s>", "<unk>", *map(str, range(4, VOCAB))]
-    for wrong, says in (
-        (names[:-1], f"has {VOCAB - 1} names, and the model has {VOCAB}"),
-        ([*names[:-1], "4"], "twice"),
-    ):
-        with pytest.raises(UsageError, match=f"target_vocabulary {says}|target_vocabulary has '4' twice"):
-            save_ctranslate2(model, tmp_path / "to", source_vocabulary=names, target_vocabulary=wrong)
+    for side, other in (("source", "target"), ("target", "source")):
+        for wrong, says in (
+            (names[:-1], f"{VOCAB - 1} names, and the model has {VOCAB}"),
+            ([*names[:-1], "4"], "'4' twice"),
+        ):
+            vocabularies: dict[str, Any] = {f"{side}_vocabulary": wrong, f"{other}_vocabulary": names}
+            with pytest.raises(UsageError, match=f"{side}_vocabulary has {says}"):
+                save_ctranslate2(model, tmp_path / "to", **vocabularies)
 
 
 def test_folders_with_other_content_are_left_alone(tmp_path: Path) -> None:

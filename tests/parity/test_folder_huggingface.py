@@ -264,6 +264,8 @@ SEARCHES: list[dict[str, Any]] = [
     {"num_beams": 2, "min_length": 9},
     {"num_beams": 4, "max_length": 5},
     {"num_beams": 1, "max_length": 2},
+    {"num_beams": 2, "max_new_tokens": 3, "suppress_tokens": []},
+    {"num_beams": 2, "min_new_tokens": 8},
 ]
 
 
@@ -280,7 +282,11 @@ def test_marian_decodes_as_its_folder_says(search: dict[str, Any], marian: Path,
     translator = Translator.load(folder)
     for text in TEXTS[:3]:
         given = tokeniser(text, return_tensors="pt")
-        limit = {} if "max_length" in search else {"max_new_tokens": 2 * given["input_ids"].shape[1] + 10}
+        limit = (
+            {}
+            if {"max_length", "max_new_tokens"} & {*search}
+            else {"max_new_tokens": 2 * given["input_ids"].shape[1] + 10}
+        )
         expected = model.generate(**given, do_sample=False, **limit)[0]
         assert translator.translate([text])[0].text == tokeniser.decode(expected, skip_special_tokens=True)
 
@@ -290,6 +296,8 @@ def test_a_search_that_ours_lacks_is_named(marian: Path, tmp_path: Path) -> None
     shutil.copytree(marian, folder)
     for settings, says in (
         ({"repetition_penalty": 1.2}, "asks for repetition_penalty=1.2, which this search lacks"),
+        ({"pad_token_id": 5, "bad_words_ids": [[5], [7]]}, r"asks for bad_words_ids=\[\[5\], \[7\]\]"),
+        ({"num_beams": "4"}, "num_beams='4', which must be a whole number"),
         ({"length_penalty": -1.0}, "asks for a search that cannot be: alpha must not be negative"),
     ):
         (folder / "generation_config.json").write_text(json.dumps(settings))

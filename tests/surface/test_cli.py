@@ -256,6 +256,13 @@ def test_a_command_outlasts_the_reader_of_its_messages(trained: Path) -> None:
         assert (process.communicate()[0], process.returncode) == (right[0], 0)
 
 
+def test_messages_go_nowhere_if_standard_error_is_closed(trained: Path) -> None:
+    script = 'exec "$0" -m foveate translate "$1" --no-tune --threads 1 --beam 1 "a~" 2>&-'
+    process = subprocess.run(["sh", "-c", script, sys.executable, str(trained)], stdout=subprocess.PIPE, check=False)
+    right = command("translate", trained, "--no-tune", "--threads", "1", "--beam", "1", "a~").communicate()
+    assert (process.returncode, process.stdout.decode()) == (0, right[0])
+
+
 def test_training_outlasts_the_reader_of_its_messages(recipe: tuple[str, ...], tmp_path: Path) -> None:
     process = command(*recipe, "--set", "train.steps=4", "--out", tmp_path / "run")
     assert process.stderr
@@ -294,6 +301,10 @@ def test_words_behind_two_dashes_are_texts(foveate: Any, trained: Path) -> None:
     right = foveate("translate", trained, *words, "--", "--abc")
     assert (right.code, bool(right.out)) == (0, True)
     assert foveate("translate", *words, "--", trained, "--abc").out == right.out
+    assert "Give one text" not in foveate("look", trained, "--no-tune", "--why", "--", "abc").err
+    assert "Give one text" in foveate("look", trained, "--no-tune", "--why", "abc").err
+    said = foveate("completion", "--", "--bash")
+    assert (said.code, "'--bash'" in said.err, "\0" in said.err or "x00" in said.err) == (2, True, False)
 
 
 @pytest.mark.parametrize(

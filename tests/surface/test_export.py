@@ -135,10 +135,11 @@ def test_nothing_but_an_earlier_export_is_replaced(foveate: Any, trained: Path, 
     assert "not an earlier export" in said.err
     assert (tmp_path / "letter.txt").read_text() == "dear"
     (tmp_path / "letter.txt").unlink()
-    (tmp_path / "export.json").write_text('{"sheets": ["a"]}')
-    said = foveate("export", trained, "--to", "onnx", tmp_path)
-    assert (said.code, "not an earlier export" in said.err) == (2, True)
-    assert (tmp_path / "export.json").read_text() == '{"sheets": ["a"]}'
+    for content in ('{"sheets": ["a"]}', '[{"row": 1}]', ""):
+        (tmp_path / "export.json").write_text(content)
+        said = foveate("export", trained, "--to", "onnx", tmp_path)
+        assert (said.code, "not an earlier export" in said.err) == (2, True)
+        assert (tmp_path / "export.json").read_text() == content
 
 
 @pytest.mark.parametrize("target", TARGETS)

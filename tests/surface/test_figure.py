@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from foveate.cli.program import INTERRUPTED
 from foveate.cli.setup import resolve
 from foveate.data.synthetic import synthetic
 from foveate.errors import DataError, PeerError, SetupError, UsageError
@@ -78,7 +79,9 @@ COMPUTED: dict[str, Callable[[], list[str]]] = {
     "small_minutes": lambda: [str(MINUTES["small"])],
     "bottleneck_fixed_weights": lambda: bottleneck_weights("fixed context"),
     "bottleneck_attention_weights": lambda: bottleneck_weights("Bahdanau"),
-    "exit_codes": lambda: [str(each.exit_code) for each in (UsageError, DataError, SetupError, PeerError)] + ["130"],
+    "exit_codes": lambda: (
+        [str(each.exit_code) for each in (UsageError, DataError, SetupError, PeerError)] + [str(INTERRUPTED)]
+    ),
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,25 @@ def test_examples_beyond_the_positions_are_missing_in_the_report_as_in_validatio
             *("--set", encoder, "--set", "model.embedding_dim=8", "--set", "train.steps=2"),
         )
         assert said.code == 0, said.err
+
+
+@pytest.mark.parametrize("change", ["gone", "shorter", "other labels"])
+def test_a_report_is_of_the_data_that_the_run_began_with(
+    change: str, foveate: Any, classifier: Path, labelled: Path, tmp_path: Path
+) -> None:
+    texts = labelled.read_text()
+    run = Path(shutil.copytree(classifier, tmp_path / "run"))
+    lines = texts.splitlines(keepends=True)
+    try:
+        if change == "gone":
+            labelled.unlink()
+        else:
+            labelled.write_text("".join(lines[:50]) if change == "shorter" else "".join(lines[1:] + lines[:1]))
+        said = foveate("report", run, "--no-tune")
+        assert (said.code, "has changed since the run began" in said.err or "no such file" in said.err) == (3, True)
+        said = foveate("resume", run, "--no-tune", "--set", "train.steps=61")
+        assert said.code == 0, said.err
+        assert f"The model is in {run}, without a report of this training: {labelled}" in said.err
+    finally:
+        labelled.write_text(texts)
+    assert foveate("report", run, "--no-tune").code == 0

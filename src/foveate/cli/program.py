@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 from foveate import __version__
 from foveate.cli.overwriting import require_apart
@@ -95,7 +95,7 @@ def run(argv: Sequence[str]) -> int:
         return SetupError.exit_code
     except KeyboardInterrupt:
         print(f"foveate {arguments.command}: stopped.", file=sys.stderr)
-        return 130
+        return INTERRUPTED
 
 
 def _permission(modules: Sequence[str]) -> AbstractContextManager[None]:
@@ -109,6 +109,8 @@ def _permission(modules: Sequence[str]) -> AbstractContextManager[None]:
 
 NAMES = ("FILE", "FOLDER", "OUT", "RUN", "TOML", "TASK TOML")
 """Placeholders of names, which are not empty."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells give it."""
 LOADING = ("resume", "evaluate", "report", "export", "look", "serve")
 """Commands that load a run, besides those of the tasks."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -150,7 +152,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
             command.error(
                 f"{'/'.join(action.option_strings) or action.metavar}: the name is empty. Is a variable unset?"
             )
-    misplaced = [word for word in rest if word.partition("=")[0] in command._option_string_actions]
+    before = argv[: list(argv).index(arguments.command)]
+    misplaced = [word for word in before if word.partition("=")[0] in command._option_string_actions]
     if misplaced:
         command.error(f"{misplaced[0]} belongs behind the command: foveate {arguments.command} {misplaced[0]} …")
     if rest:
@@ -240,26 +243,29 @@ class _Command(_Choosing):
         words = list(sys.argv[1:] if args is None else args)
         self._mixing = True
         try:
-            namespace, rest = self.parse_known_intermixed_args(_without_dashes(words), namespace)
+            namespace, rest = self.parse_known_intermixed_args(_marked(words), namespace)
         finally:
             self._mixing = False
         for name, value in vars(namespace).items():
             setattr(namespace, name, _unmarked(value))
         return namespace, _unmarked(rest)
 
+    def error(self, message: str) -> NoReturn:
+        super().error(message.replace(MARK, "").replace(repr(MARK)[1:-1], ""))
+
 
 MARK = "\0"
 """Before a word behind `--`, so that argparse takes it for no option: no word of a command line can have it."""
 
 
-def _without_dashes(words: Sequence[str]) -> list[str]:
+def _marked(words: Sequence[str]) -> list[str]:
     """Words in which those behind `--` are marked where they would be options: argparse, which is asked twice for
     words in any order, forgets the `--` before the second time.
     """
     if "--" not in words:
         return list(words)
     place = words.index("--")
-    return [*words[:place], *(f"{MARK}{word}" if word.startswith("-") else word for word in words[place + 1 :])]
+    return [*words[: place + 1], *(f"{MARK}{word}" if word.startswith("-") else word for word in words[place + 1 :])]
 
 
 def _unmarked(value: Any) -> Any:
@@ -307,6 +313,7 @@ class _LastingErrors(io.FileIO):
                 raise
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
             return len(data)
 
 

@@ -135,21 +135,25 @@ def read_pairs(
     return _side_by_side(source, target)
 
 
-def _without_columns(path: Path | str) -> Iterator[str]:
-    """The lines of a file. Raises DataError where all of the first ones have equally many tabs, as in a table."""
-    lines = read_lines(path)
-    first = list(islice(lines, 3))
-    tabs = {line.count("\t") for line in first if line.strip()}
-    if len(tabs) == 1 and tabs != {0}:
+def _require_no_table(path: Path | str, lines: Sequence[str], others: Sequence[str]) -> None:
+    """Raises DataError where all first lines of a file have equally many tabs between words, as a table has, and those
+    of the other file not as many.
+    """
+    tabs, beside = ([line.strip().count("\t") for line in side if line.strip()] for side in (lines, others))
+    if len({*tabs}) == 1 and tabs[0] and tabs[0] not in beside:
+        number = next(number for number, line in enumerate(lines, start=1) if line.strip())
         raise DataError(
-            f"{path}:1: the line has a tab, as pairs in one file do, and a second file is given. Give a table of pairs "
-            f"alone, without --target, or one column of it: cut -f1."
+            f"{path}:{number}: the line has a tab, as pairs in one file do, and a second file is given. Give a table "
+            "of pairs alone, or one of its columns: cut -f1."
         )
-    return chain(first, lines)
 
 
 def _side_by_side(source: Path | str, target: Path | str) -> Iterator[Pair]:
-    sources, targets = _without_columns(source), _without_columns(target)
+    sources, targets = read_lines(source), read_lines(target)
+    first, second = list(islice(sources, 3)), list(islice(targets, 3))
+    _require_no_table(source, first, second)
+    _require_no_table(target, second, first)
+    sources, targets = chain(first, sources), chain(second, targets)
     count = 0
     while True:
         left, right = next(sources, None), next(targets, None)

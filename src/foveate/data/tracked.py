@@ -109,12 +109,16 @@ class Tracked(NamedTuple):
             return self.track
         return self.track.labels(self.start + self._clock(clock).centres(count), nothing=nothing)
 
-    def covered(self, clock: Clock | None, nothing: str) -> Sequence[str]:
-        """The labels of all vectors up to the last segment, without knowing how many vectors there are."""
+    def all_labels(self, rows: RowMaker, clock: Clock | None, nothing: str) -> Sequence[str]:
+        """The labels of all vectors, without making those of recordings."""
         if not isinstance(self.track, LabelTrack):
             return self.track
-        end = getattr(self.thing, "end", None) or max((one.end for one in self.track.segments), default=0.0)
-        return self.labels(self._clock(clock).until(float(end) - self.start), clock, nothing)
+        measured: Any = rows
+        if not hasattr(rows, "seconds"):
+            return self.labels(len(rows.row(self.thing)), clock, nothing)
+        end = getattr(self.thing, "end", None)
+        seconds = float(measured.seconds(self.thing) if end is None else end - self.start)
+        return self.labels(self._clock(clock).until(seconds), clock, nothing)
 
     def _clock(self, clock: Clock | None) -> Clock:
         if clock is None:

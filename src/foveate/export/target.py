@@ -31,8 +31,8 @@ def require_export_folder(folder: Path, *, marks: Sequence[str] = MARKS) -> None
     if (folder / DESCRIPTION).is_file():
         try:
             description = read_json(folder / DESCRIPTION)
-        except DamagedError:
-            beside = BESIDE
+        except DamagedError:  # of ours only beside a model
+            marks, beside = MARKS[1:], BESIDE
         else:
             written = description.get("written")
             beside = [escape(str(name)) for name in written] if isinstance(written, list) else BESIDE

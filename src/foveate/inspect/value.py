@@ -30,5 +30,5 @@ def observed(model: nn.Module, run: Callable[[], Tensor]) -> Observation:
     for record, other in zip(records, again, strict=True):
         if id(other) in again.values:
             observation.values.setdefault(id(record), again.values[id(other)])
-    observation.differs(float((slowly - ran).abs().max()))
+    observation.note_difference(float((slowly - ran).abs().max()))
     return observation

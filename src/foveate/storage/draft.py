@@ -22,8 +22,8 @@ TEMPORARY = ".tmp-"
 REPLACED = f"{TEMPORARY}old-"
 LITTER = (f"{TEMPORARY}*", ".DS_Store")
 """Remains of killed processes and of file managers in folders."""
-HERE, EXCHANGE = -100, 2
-"""AT_FDCWD and RENAME_EXCHANGE of Linux's renameat2."""
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Arguments of Linux's renameat2."""
 
 
 @contextlib.contextmanager
@@ -31,8 +31,13 @@ def draft_folder(target: Path, *, size: int = 0) -> Iterator[Path]:
     """Yields an empty folder to fill; on a clean exit it replaces `target`, otherwise it is deleted.
 
     A link is replaced, and not what it leads to. `size` is the expected number of bytes, for a check of the free space.
-    Raises SetupError if the disk is full or the folder is not writable.
+    Raises UsageError for `.` and `..`, which cannot be renamed, SetupError if the disk is full or the folder is not
+    writable.
     """
+    if target.name in ("", ".."):
+        raise UsageError(
+            f"{target} is the folder that you are in, or one above it. Name another, such as {target}/new."
+        )
     draft = target.parent / f"{TEMPORARY}{target.name}-{os.getpid()}"
     with disk_errors(target, size):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +185,7 @@ def publish(draft: Path, target: Path) -> None:
         os.rename(draft, target)
         flush(target.parent)
         return
-    if not target.is_symlink():
+    if target.is_dir() and not target.is_symlink():
         draft.chmod(stat.S_IMODE(target.stat().st_mode))
     if _exchanged(draft, target):
         remove(draft)
@@ -204,7 +209,7 @@ def _exchanged(one: Path, other: Path) -> bool:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
         return False
-    return rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0
+    return rename(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0
 
 
 def _disk_full(folder: Path, size: int) -> str:

@@ -30,7 +30,7 @@ class Verb:
     ) -> None:
         """`input` and `run` are the help texts of the inputs and of the model's folder, `placeholder` stands for an
         input in the usage line, `epilog` has examples and describes the output, `options` adds options of this command.
-        Where a model `hears`, `-` may be the sound of standard input; for all others it names its lines.
+        Where a model `hears`, `-` may be the sound of standard input; for others that read texts it names its lines.
         """
         self.name, self.summary, self.epilog, self.options = name, summary, epilog, options
         self.input, self.run, self.placeholder, self.hears = input, run, placeholder, hears

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from foveate.data.label import Labels
 from foveate.data.labelled_store import LabelledData
 from foveate.data.text import columns_there
 from foveate.errors import DataError, UsageError
@@ -99,7 +100,7 @@ class LabellingSide(Side):
         return self.scores(labeller, examples, per_class=arguments.per_class)
 
     def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
-        data, examples = test or ("validation", _validated(config, LabelledData.open(folder / "data" / "valid")))
+        data, examples = test or ("validation", self._validated(model, config, folder))
         network, about = model.model, f"{data}, {len(examples):,} {config.what}"
         kind = f"{type(network).__name__} over a {type(network.encoder).__name__}"
         card = {"limits": "Only inputs like those it was trained on, and only the labels that it was trained with."}
@@ -119,6 +120,26 @@ class LabellingSide(Side):
             card=card,
             commands=[self.command(model, folder), f"foveate evaluate {written(folder)} --data FILE --per-class"],
         )
+
+    def _validated(self, labeller: Any, config: Any, folder: Path) -> list[Any]:
+        """The validation examples of a run, from its data file. Raises DataError where they are not those that the run
+        has stored.
+        """
+        stored, labels = LabelledData.open(folder / "data" / "valid"), Labels.load(folder / LABELS)
+        examples = {example.line: example for example in _validated(config, stored)}
+        for row, line in enumerate(stored.lines.tolist()):
+            names = [labels.names[number] for number in stored.labels[row]]
+            if line not in examples or list(self.gold(labeller, examples[line], len(names))) != names:
+                raise DataError(
+                    f"{config.data.valid_data or config.data.data} has changed since the run began: example {line} is "
+                    "missing, or has other labels. Put the file back, or report on another: `foveate evaluate "
+                    f"{written(folder)} --data FILE --report FILE`."
+                )
+        return list(examples.values())
+
+    @abstractmethod
+    def gold(self, labeller: Any, example: Any, count: int) -> Sequence[str]:
+        """The right labels of an example; of one that has vectors, of `count` of them."""
 
     def trial(self, model: Any) -> str:
         return '"…"'

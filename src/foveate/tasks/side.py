@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from foveate.config import build, modules_in, setting
 from foveate.data.text import read_lines, short
-from foveate.errors import UsageError
+from foveate.errors import DataError, UsageError
 from foveate.inspect.answer_switch import Reader
 from foveate.inspect.attribution import Answer, Faithfulness, faithfulness
 from foveate.metrics import Score
@@ -317,8 +317,12 @@ class Side(ABC):
         """Write report.html into the folder of a trained run, and suggest a command."""
         left = device_of(task.model).type != "cpu"  # where several processes have divided the model
         model = self.load(folder) if left else self.in_use(task)
-        self.write_report(model, task.config, folder, folder / "report.html")
-        say(f"The model is in {folder}, its report in {folder / 'report.html'}.")
+        try:
+            self.write_report(model, task.config, folder, folder / "report.html")
+        except DataError as error:  # the model is there whatever became of the data
+            say(f"The model is in {folder}, without a report of this training: {error}")
+        else:
+            say(f"The model is in {folder}, its report in {folder / 'report.html'}.")
         say(f"Try:  {self.command(model, folder)}")
 
     def command(self, model: Any, folder: Path) -> str:

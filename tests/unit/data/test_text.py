@@ -148,8 +148,22 @@ def test_a_table_beside_another_file_is_refused(tmp_path: Path) -> None:
     for files in (("a", "b"), ("b", "a")):
         with pytest.raises(DataError, match=f"{tmp_path / 'a'}:1: the line has a tab, as pairs in one file do"):
             list(read_pairs(*(tmp_path / name for name in files)))
-    (tmp_path / "a").write_text("one\ttab\n\ntwo\n")
-    assert len(list(read_pairs(tmp_path / "a", tmp_path / "b"))) == 3
+    (tmp_path / "a").write_text("\none\tun\n\ntwo\tdeux\n")
+    with pytest.raises(DataError, match=":2: the line has a tab"):
+        list(read_pairs(tmp_path / "a", tmp_path / "b"))
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("one\ttab\ntwo\n", "un\ndeux\n"), ("a\tb\n", "x\ty\n"), ("\tmenu\n", "\tle menu\n"), ("a\t\n", "x\n")],
+)
+def test_lines_with_tabs_may_stand_in_two_files(source: str, target: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(source)
+    (tmp_path / "b").write_text(target)
+    pairs = list(read_pairs(tmp_path / "a", tmp_path / "b"))
+    assert [(pair.source, pair.target) for pair in pairs] == list(
+        zip(source.splitlines(), target.splitlines(), strict=True)
+    )
 
 
 @pytest.mark.parametrize(("lines", "others"), [(3, 1), (1, 3), (0, 2), (2, 0)])

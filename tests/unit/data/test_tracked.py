@@ -68,7 +68,6 @@ def test_a_clip_has_the_labels_of_its_part_of_the_recording() -> None:
     track = LabelTrack("a.txt", (Segment(0.9, 1.01, "a"), Segment(1.01, 2.0, "b")))
     example, clock = Tracked(1, Clip(), "a.txt", track), Clock(first=0.005, hop=0.01)
     assert list(example.labels(3, clock, "-")) == ["a", "b", "b"]
-    assert list(example.covered(clock, "-")) == ["a", "b", "b"]
 
 
 def test_labels_and_vectors_of_different_number_are_refused(table: Path) -> None:

@@ -101,6 +101,12 @@ def test_every_line_is_a_row_with_an_end_after_each_text(gaps: MaskedLanguageMod
     assert len(gaps.data.training) + len(gaps.data.validation) - 2 == 60
 
 
+def test_the_tab_of_a_pair_is_not_text(gaps: MaskedLanguageModelTask) -> None:
+    filler = Filler(gaps.model, gaps.data.tokeniser, gaps.config)
+    assert filler.pairs
+    assert filler.parts_to_read("the ___ cat\ta ___", "___") == ["the ", " cat", "a ", ""]
+
+
 def _parts(tokens: list[int]) -> list[list[int]]:
     middle = tokens.index(EOS)
     return [part for part in (tokens[:middle], tokens[middle + 1 : -1]) if part]

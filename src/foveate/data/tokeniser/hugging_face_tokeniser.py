@@ -28,6 +28,8 @@ ROBERTA: dict[str, str] = {
     "unk": "<unk>",
 }
 """The names of RoBERTa's special tokens, unless a file contains others."""
+GPT: dict[str, str] = {"bos": END_OF_TEXT, "eos": END_OF_TEXT}
+"""The names of GPT-2's special tokens, unless a file contains others."""
 ADDED = "added_tokens.json"
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 """Settings of the search for an added token in a text."""
@@ -62,12 +64,13 @@ class HuggingFaceTokeniser(Tokeniser):
         names = {role: name for role in _roles() if (name := _name(settings.get(f"{role}_token"))) is not None}
         try:
             if (folder / WHOLE).exists():
-                return cls(tokenizers.Tokenizer.from_file(str(folder / WHOLE)), names)
+                inner = tokenizers.Tokenizer.from_file(str(folder / WHOLE))
+                return cls(_spaced(inner, settings), {**_usual(folder, inner), **names})
             if (folder / WORDPIECE).exists():
                 names = {**USUAL, **names}
                 return cls(_extended(_wordpiece(folder / WORDPIECE, settings, names), folder, settings), names)
             if all((folder / name).exists() for name in BPE):
-                usual = ROBERTA if _is_roberta(folder) else {"bos": END_OF_TEXT, "eos": END_OF_TEXT}
+                usual = ROBERTA if _model_type(folder) == "roberta" else GPT
                 names = {**usual, **names}
                 return cls(_extended(_bytes(folder, settings, names), folder, settings), names)
         except DataError:
@@ -220,9 +223,23 @@ def _bytes(folder: Path, settings: dict[str, Any], names: dict[str, str]) -> Any
     return inner
 
 
-def _is_roberta(folder: Path) -> bool:
+def _model_type(folder: Path) -> str:
     path = folder / "config.json"
-    return path.exists() and read_json(path).get("model_type") == "roberta"
+    return str(read_json(path).get("model_type")) if path.exists() else ""
+
+
+def _usual(folder: Path, inner: Any) -> dict[str, str]:
+    """The names of special tokens that models of this kind have, if the tokeniser knows them."""
+    usual = {"bert": USUAL, "distilbert": USUAL, "roberta": ROBERTA, "gpt2": GPT}.get(_model_type(folder), {})
+    return {role: name for role, name in usual.items() if inner.token_to_id(name) is not None}
+
+
+def _spaced(inner: Any, settings: dict[str, Any]) -> Any:
+    """A whole tokeniser of bytes, with the setting `add_prefix_space` of the file beside it, as the library has it."""
+    prefix = settings.get("add_prefix_space")
+    if prefix is not None and isinstance(inner.pre_tokenizer, _tokenizers().pre_tokenizers.ByteLevel):
+        inner.pre_tokenizer.add_prefix_space = bool(prefix)
+    return inner
 
 
 def _extended(inner: Any, folder: Path, settings: dict[str, Any]) -> Any:

@@ -8,6 +8,7 @@ name.trace/MANIFEST                   sizes and digests
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def _require_trace_folder(folder: Path) -> None:
             require_header(read_json(folder / HEADER), str(folder / HEADER))
         except DataError:
             marks = []
-    require_replaceable(folder, "an earlier trace", *marks, only=names or (HEADER, MANIFEST, "site-*.safetensors"))
+    known = [HEADER, MANIFEST, "site-*.safetensors"] if names is None else [escape(name) for name in names]
+    require_replaceable(folder, "an earlier trace", *marks, only=known)
 
 
 def write_trace(trace: Trace, path: Path | str) -> Path:

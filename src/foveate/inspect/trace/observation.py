@@ -38,7 +38,7 @@ class Observation:
     """Explanations of mechanisms other than `Attention`, which have their own formulas."""
     difference: float | None = None
 
-    def differs(self, far: float) -> None:
+    def note_difference(self, far: float) -> None:
         """Note a difference: the largest is kept, and one that is not a number stays."""
         if self.difference is None or math.isnan(far) or far > self.difference:
             self.difference = far
@@ -176,7 +176,7 @@ class _Watched:
                 if self.values and observation.recording.records:
                     observation.values[id(observation.recording.records[-1])] = value.detach()
                 if self.check and not keywords.get("dropout"):
-                    observation.differs(_difference(module, query, key, value, context, keywords))
+                    observation.note_difference(_difference(module, query, key, value, context, keywords))
         return context
 
 

@@ -202,6 +202,9 @@ class ClassifySide(LabellingSide):
             raise UsageError(f"compare reads tables of texts, not {config.what}. Train each run alone.")
         return super().whole(config)
 
+    def gold(self, labeller: RowClassifier, example: Any, count: int) -> list[str]:
+        return [example.label]
+
     def export(self, run: Path | str, note: Note) -> Exported:
         classifier = self.load(run, note=note)
         if isinstance(classifier, GuestClassifier):

@@ -43,7 +43,7 @@ class ServedFiller(Served):
         return Answered({"text": one.text, "gaps": gaps}, self.tokens(text), len(gaps))
 
     def strange(self, text: str, settings: Mapping[str, Any]) -> list[str]:
-        between = self.reader.parts(text, settings.get("gap") or GAP)
+        between = self.reader.parts_to_read(text, settings.get("gap") or GAP)
         return super().strange("\n".join(between), settings)
 
     def summary(self, text: str) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class MaskedLanguageModelSide(TextSide):
         return _Filling(self.load(arguments.run), arguments)
 
     def parts(self, model: Filler, text: str) -> Sequence[str]:
-        return model.parts(text, GAP)
+        return model.parts_to_read(text, GAP)
 
     def figures(self, model: Filler, lines: Sequence[str], arguments: argparse.Namespace) -> Figures:
         return model.evaluate(lines)
@@ -144,7 +144,7 @@ class _Filling(Answering):
     def lines(self, texts: Sequence[str], first: int) -> Iterator[str]:
         gap, most = self.arguments.gap, self.arguments.best
         for number, text in enumerate(texts, start=first + 1):
-            self.strangers.note(self.filler.parts(text, gap))
+            self.strangers.note(self.filler.parts_to_read(text, gap))
             try:
                 filled = self.filler.fill(text, best=most or 1, gap=gap)
             except FoveateError as error:

@@ -274,7 +274,11 @@ class Filler(Looking):
             text = text.replace(sign, first)
         return text.split(first)
 
-    def encoded(self, text: str, gap: str) -> list[str]:
+    def parts_to_read(self, text: str, gap: str) -> list[str]:
+        """The parts between the gaps of a text, or of both texts of a pair."""
+        return [part for one in (text.split(TAB) if self.pairs else [text]) for part in self.parts(one, gap)]
+
+    def parts_to_encode(self, text: str, gap: str) -> list[str]:
         """The parts of a text between its gaps, as they are encoded."""
         return self.parts(text, gap)
 
@@ -283,7 +287,7 @@ class Filler(Looking):
         frame = self.frame
         tokens, places = list(frame.begin), []
         for one in split(text) if self.pairs else (text,):
-            for number, part in enumerate(self.encoded(one, gap)):
+            for number, part in enumerate(self.parts_to_encode(one, gap)):
                 if number:
                     places.append(len(tokens))
                     tokens.append(frame.gap)
@@ -296,7 +300,7 @@ class Filler(Looking):
         """The labels of the tokens: gaps and unknown pieces are shown as they are written."""
         labels: list[str] = []
         for one in split(text) if self.pairs else (text,):
-            for number, part in enumerate(self.encoded(one, gap)):
+            for number, part in enumerate(self.parts_to_encode(one, gap)):
                 labels += [gap] if number else []
                 labels += self.tokeniser.labels(part) if part else []
             labels += self.tokeniser.pieces([self.frame.end])
@@ -334,9 +338,9 @@ class GuestFiller(Filler):
         shares[:, special] = 0.0
         return shares, len(special)
 
-    def encoded(self, text: str, gap: str) -> list[str]:
+    def parts_to_encode(self, text: str, gap: str) -> list[str]:
         """As of `Filler`, without spaces that belong to the token for gaps, as in RoBERTa."""
-        *before, last = super().encoded(text, gap)
+        *before, last = super().parts_to_encode(text, gap)
         return [*(part.rstrip() for part in before), last] if self.tokeniser.takes_spaces("mask") else [*before, last]
 
     def _written(self, parts: Sequence[str], ids: Sequence[int]) -> str:

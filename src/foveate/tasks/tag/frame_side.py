@@ -180,6 +180,9 @@ class FrameSide(LabellingSide):
             raise UsageError("--columns chooses columns of a table of words, and this run reads vectors. Leave it out.")
         return super().evaluate(arguments)
 
+    def gold(self, labeller: FrameLabeller, example: Tracked, count: int) -> Sequence[str]:
+        return example.labels(count, labeller.vocabulary.clock, labeller.vocabulary.track.unlabelled)
+
     def scores(self, labeller: FrameLabeller, examples: Sequence[Tracked], *, per_class: bool) -> list[Score]:
         """Accuracy and F1 of vectors, the phone error rate of labels without repetitions, and all of it smoothed."""
         raw, smooth = labeller.predict(examples), labeller.predict(examples, labeller.smoothing or SMOOTHING)

@@ -42,13 +42,15 @@ class FrameVocabulary:
     def learn(
         cls, config: TagConfig, examples: Callable[[], Iterator[Tracked]], pretrained: Pretrained | None
     ) -> "FrameVocabulary":
-        """Steps are counted up to the last segment of each track."""
+        """Labels and steps are counted to the end of each recording."""
         assert config.reader is not None
         rows = config.reader.learn(one.example for one in examples())
         clock, nothing = Clock.of(rows, config.track), config.track.unlabelled
         numbers: dict[str, int] = {}
         sequences = [
-            np.array([numbers.setdefault(name, len(numbers)) for name in example.covered(clock, nothing)], np.int64)
+            np.array(
+                [numbers.setdefault(name, len(numbers)) for name in example.all_labels(rows, clock, nothing)], np.int64
+            )
             for example in examples()
         ]
         counts = np.bincount(np.concatenate([np.empty(0, np.int64), *sequences]), minlength=len(numbers))

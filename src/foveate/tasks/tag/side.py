@@ -137,6 +137,9 @@ class WordSide(LabellingSide):
     def lines(self, labeller: SentenceTagger, examples: Sequence[Tagged]) -> list[str]:
         return [str(one) for one in labeller.tag([example.words for example in examples])]
 
+    def gold(self, labeller: SentenceTagger, example: Tagged, count: int) -> Sequence[str]:
+        return example.tags
+
     def scores(self, labeller: SentenceTagger, examples: Sequence[Tagged], *, per_class: bool) -> list[Score]:
         """Accuracy, also of unknown words alone, and F1."""
         predicted = labeller.predict(examples)
