@@ -329,12 +329,13 @@ def test_the_length_of_sentence_transformers_is_a_number_of_tokens(limit: Any, t
 def test_an_export_replaces_a_link_and_not_what_it_points_to(run: Path, foveate: Any, tmp_path: Path) -> None:
     elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
     elsewhere.mkdir()
-    (elsewhere / "export.json").write_text("mine")
+    mine = '{"format": "onnx"}'
+    (elsewhere / "export.json").write_text(mine)
     out.symlink_to(elsewhere)
     for _ in range(2):
         said = foveate("export", run, "--to", "onnx", out)
         assert said.code == 0, said.err
-        assert contents(elsewhere) == {str(elsewhere / "export.json"): b"mine"}
+        assert contents(elsewhere) == {str(elsewhere / "export.json"): mine.encode()}
         assert not out.is_symlink()
         assert not list(tmp_path.glob(".tmp-*"))
 

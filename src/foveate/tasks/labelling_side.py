@@ -100,7 +100,7 @@ class LabellingSide(Side):
         return self.scores(labeller, examples, per_class=arguments.per_class)
 
     def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
-        data, examples = test or ("validation", self._validated(model, config, folder))
+        data, examples = test or ("validation", self._as_stored(model, config, folder))
         network, about = model.model, f"{data}, {len(examples):,} {config.what}"
         kind = f"{type(network).__name__} over a {type(network.encoder).__name__}"
         card = {"limits": "Only inputs like those it was trained on, and only the labels that it was trained with."}
@@ -121,11 +121,12 @@ class LabellingSide(Side):
             commands=[self.command(model, folder), f"foveate evaluate {written(folder)} --data FILE --per-class"],
         )
 
-    def _validated(self, labeller: Any, config: Any, folder: Path) -> list[Any]:
+    def _as_stored(self, labeller: Any, config: Any, folder: Path) -> list[Any]:
         """The validation examples of a run, from its data file. Raises DataError where they are not those that the run
         has stored.
         """
         stored, labels = LabelledData.open(folder / "data" / "valid"), Labels.load(folder / LABELS)
+        stored.labels.require(below=len(labels), shortest=1)
         examples = {example.line: example for example in _validated(config, stored)}
         for row, line in enumerate(stored.lines.tolist()):
             names = [labels.names[number] for number in stored.labels[row]]
