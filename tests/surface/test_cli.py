@@ -294,6 +294,8 @@ def test_a_reader_of_help_that_leaves_is_not_an_error() -> None:
 def test_a_dash_is_the_lines_of_standard_input(foveate: Any, trained: Path) -> None:
     words = ("translate", trained, "--no-tune", "--threads", "1", "--beam", "1")
     assert foveate(*words, "-", stdin=b"abc\n").out == foveate(*words, "abc").out
+    said = foveate("translate", trained, "-", "--input", "a.txt", "--output", "b.txt")
+    assert (said.code, "The texts are there twice" in said.err) == (2, True)
 
 
 def test_words_behind_two_dashes_are_texts(foveate: Any, trained: Path) -> None:

@@ -75,6 +75,7 @@ def classifier(labelled: Path, foveate: Any) -> Path:
 def test_words_are_tagged_from_the_command_line_and_from_standard_input(foveate: Any, tagger: Path) -> None:
     assert foveate("tag", tagger, "a b 1", "--no-tune").out == "a/V b/C 1/N\n"
     assert foveate("tag", tagger, "--no-tune", stdin=b"a b 1\n\ne\n").out == "a/V b/C 1/N\n\ne/V\n"
+    assert foveate("tag", tagger, "-", "--no-tune", stdin=b"a b 1\n").out == "a/V b/C 1/N\n"
     rows = foveate("tag", tagger, "a b", "--columns", "--no-tune").out.split("\n")
     assert [row.split("\t")[:2] for row in rows[:2]] == [["a", "V"], ["b", "C"]]
     assert rows[2:] == ["", ""]

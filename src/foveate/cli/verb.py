@@ -18,8 +18,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     task, corpus = _task(arguments), any(given(arguments, name) for name in CORPUS)
-    if arguments.inputs == ["-"] and task.verb.placeholder == "TEXT" and not (task.verb.hears or corpus):
-        arguments.inputs = []
     if not corpus and task.quick(arguments):
         return 0
     _require(task, arguments.run)

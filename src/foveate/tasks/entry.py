@@ -25,15 +25,13 @@ class Verb:
         epilog: str = "",
         run: str = "the run folder",
         placeholder: str = "TEXT",
-        hears: bool = False,
         options: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
     ) -> None:
         """`input` and `run` are the help texts of the inputs and of the model's folder, `placeholder` stands for an
         input in the usage line, `epilog` has examples and describes the output, `options` adds options of this command.
-        Where a model `hears`, `-` may be the sound of standard input; for others that read texts it names its lines.
         """
         self.name, self.summary, self.epilog, self.options = name, summary, epilog, options
-        self.input, self.run, self.placeholder, self.hears = input, run, placeholder, hears
+        self.input, self.run, self.placeholder = input, run, placeholder
 
 
 def labelled_files(

@@ -291,12 +291,17 @@ def corpus_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--merge", action="store_true", help="join the N parts in FILE.parts")
 
 
+def is_piped(texts: Iterable[str]) -> bool:
+    """Whether the texts are the lines of standard input: none is on the command line, or `-` alone."""
+    return not texts or texts == ["-"]
+
+
 def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts of the command line, or the lines of standard input, which `-` alone names, too; some at a time."""
+    """The texts of the command line, or the lines of standard input, some at a time."""
     from foveate.data.text import read_lines
 
     chunk: list[str] = []
-    for text in read_lines("-") if not texts or texts == ["-"] else texts:
+    for text in read_lines("-") if is_piped(texts) else texts:
         chunk.append(text)
         if len(chunk) == CHUNK:
             yield chunk

@@ -29,7 +29,6 @@ TASK = Entry(
         summary="label texts with a trained model",
         input="texts to classify, or files such as those of training, - for a recording from standard input; by "
         "default the lines of standard input",
-        hears=True,
         options=options,
         epilog="""
 examples:

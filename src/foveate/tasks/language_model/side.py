@@ -12,7 +12,7 @@ from foveate.tasks.language_model import TASK
 from foveate.tasks.language_model.served_generator import ServedGenerator
 from foveate.tasks.language_model.task import VALIDATED, LanguageModelTask, LanguageModelTaskConfig, loss_of_text
 from foveate.tasks.language_model.use import Generator
-from foveate.tasks.option import decode_config
+from foveate.tasks.option import decode_config, is_piped
 from foveate.tasks.report_page import Sample
 from foveate.tasks.run_plan import Allowance, Probe, Suggestion, beginning, made_up, vocabulary
 from foveate.tasks.side import NOT_DATA, Figures
@@ -65,7 +65,7 @@ class LanguageModelSide(TextSide):
         config = decode_config(generator.config, arguments)
         done = 0
         strangers = Strangers(generator.tokeniser, say)
-        for prompt in arguments.inputs or read_lines("-"):
+        for prompt in read_lines("-") if is_piped(arguments.inputs) else arguments.inputs:
             strangers.note(prompt.split("\n"))
             room = generator.room(prompt)
             if arguments.length is not None and room is not None and 0 < room < arguments.length:

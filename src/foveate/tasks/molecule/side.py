@@ -34,7 +34,7 @@ from foveate.tasks.molecule.task import (
     stored,
 )
 from foveate.tasks.molecule.use import MoleculePredictor
-from foveate.tasks.option import chunks, require_used
+from foveate.tasks.option import chunks, is_piped, require_used
 from foveate.tasks.report_page import Sample, write_report
 from foveate.tasks.run_plan import Allowance, Probe, Reason, Suggestion, training_table, with_others
 from foveate.tasks.side import NOT_DATA, Asked, Scored, Side, written
@@ -156,11 +156,12 @@ class MoleculeSide(Side):
     def use(self, arguments: argparse.Namespace) -> None:
         require_used(arguments, dict.fromkeys(("edges", "nodes", "probabilities"), "nodes"), (), "for molecules")
         predictor = self.load(arguments.run)
-        names = (name for chunk in chunks(arguments.inputs) for name in chunk if arguments.inputs or name.strip())
+        piped = is_piped(arguments.inputs)
+        names = (name for chunk in chunks(arguments.inputs) for name in chunk if not piped or name.strip())
         column = predictor.config.data.smiles
         named = any(_has_names(name, column) for name in arguments.inputs)
         intake = Intake(arguments.command, names, lambda name: _lines(name, column, named=named))
-        if not arguments.inputs or any(map(_is_file, arguments.inputs)):
+        if piped or any(map(_is_file, arguments.inputs)):
             print(shown("\t".join(("smiles", *(["name"] if named else []), *predictor.targets.names))))
         for line, answer in intake.answers(lambda lines: _predicted(predictor, lines), together=TOGETHER):
             if answer is None:

@@ -32,7 +32,6 @@ TASK = Entry(
         summary="label every word, or every frame of a recording, with a trained model",
         run="the run folder, or a model that comes with foveate: us-address",
         input="sentences to tag, or recordings, - for one from standard input; by default the lines of standard input",
-        hears=True,
         options=options,
         epilog="""
 examples:

@@ -43,7 +43,6 @@ TASK = Entry(
         summary="write down recordings with a trained model",
         input="recordings, folders of recordings, - for the sound of standard input, which is the default",
         placeholder="FILE",
-        hears=True,
         options=options,
         epilog="""
 examples:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from foveate.data.text import read_lines
 from foveate.errors import FoveateError
 from foveate.tasks.answering import print_answers
-from foveate.tasks.option import decode_config
+from foveate.tasks.option import decode_config, is_piped
 from foveate.tasks.translate.paragraph import LineTranslator, Paragraph
 from foveate.tasks.translate.translation import Translation
 from foveate.tasks.translate.translation_answering import TranslationAnswering, require_consistent
@@ -48,7 +48,7 @@ def answer(arguments: argparse.Namespace) -> bool:
     if arguments.to is not None:
         translator = translator.into(arguments.to)
     texts = arguments.inputs
-    if not texts:
+    if is_piped(texts):
         lines = read_lines("-")
         texts = list(lines if alone else itertools.islice(lines, LINES + 1))
         arguments.inputs = itertools.chain(texts, lines)  # for torch
