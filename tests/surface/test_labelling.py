@@ -106,6 +106,17 @@ def test_words_never_seen_are_scored_alone(foveate: Any, tagger: Path, tmp_path:
     assert "accuracy of unknown words|words:1 = " in said.out
 
 
+def test_labels_that_a_model_never_gives_are_named(
+    foveate: Any, tagger: Path, classifier: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tags.txt").write_text("a/V zebra/X\na/V\nb/Y c/X\n")
+    said = foveate("evaluate", tagger, "--data", tmp_path / "tags.txt", "--no-tune")
+    assert "Labels that the model was not trained with, and never gives: 'X', 'Y' (in 2 of 3 examples)." in said.err
+    (tmp_path / "labels.txt").write_text("aaxg\tcross\n")
+    said = foveate("evaluate", classifier, "--data", tmp_path / "labels.txt", "--no-tune")
+    assert "never gives" not in said.err
+
+
 def test_a_classifier_is_scored_and_its_report_shows_what_it_looked_at(
     foveate: Any, classifier: Path, labelled: Path
 ) -> None:

@@ -16,6 +16,7 @@ from foveate.metrics import Score, class_scores, marks_spans, span_scores
 from foveate.models import BERTConfig
 from foveate.storage.draft import write_lines
 from foveate.storage.shipped import run_folder
+from foveate.suggestion import counted, listing
 from foveate.tasks.held_out import Parts
 from foveate.tasks.labelling import KEYS, LABELS, VALIDATED, LabellingTask, Predicted
 from foveate.tasks.option import require_used
@@ -27,6 +28,8 @@ from foveate.voice import say
 BATCH = 2048
 """Tokens of a batch."""
 SAMPLES = 8
+_NAMED = 10
+"""Strange labels that a note lists."""
 LOGITS = f"of the labels in {LABELS}, in their order; softmax makes probabilities of them"
 """The meaning of what an exported model gives."""
 Test = tuple[str, Sequence[Any]]
@@ -89,6 +92,7 @@ class LabellingSide(Side):
         require_used(arguments, dict.fromkeys(("precision", "beam", "set"), "runs that write texts"), (), "for labels")
         folder = run_folder(arguments.run)
         labeller, config, examples = self.load(folder), self.saved_config(folder), self.examples(arguments)
+        _note_strange_labels(config, folder, examples)
         if arguments.metrics:
             raise UsageError("--metrics chooses scores of texts; labels get accuracy and F1. Leave it out.")
         if arguments.save:
@@ -180,6 +184,16 @@ class LabellingSide(Side):
         lengths, unit = self.lengths(examples)
         by_length = buckets(lengths, request, value)
         return Scored(values=self.pick(self.values(predicted), request.metrics), buckets=by_length, unit=unit)
+
+
+def _note_strange_labels(config: Any, folder: Path, examples: Sequence[Any]) -> None:
+    """Says which labels of the examples the model cannot give, because its training data lacked them."""
+    known = frozenset(Labels.load(folder / LABELS).names)
+    strange = [labels for labels in (set(config.labels_of(example)) - known for example in examples) if labels]
+    if strange:
+        names = listing(map(repr, sorted(set[str]().union(*strange))), _NAMED)
+        place = f"in {len(strange):,} of {counted(len(examples), 'example')}"
+        say(f"Labels that the model was not trained with, and never gives: {names} ({place}).")
 
 
 def _examples(config: Any, path: str, columns: tuple[int, int] | None) -> list[Any]:

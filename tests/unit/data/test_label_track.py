@@ -8,6 +8,7 @@ import pytest
 
 from foveate.data.label_track import LabelTrack, Segment, read_labels, read_track
 from foveate.errors import DataError
+from foveate.inspect.time_file import TimedLabel, ctm
 
 LONG = """File type = "ooTextFile"
 Object class = "TextGrid"
@@ -101,6 +102,12 @@ def written(folder: Path, name: str, text: str, encoding: str = "utf-8") -> Path
 )
 def test_lines_of_each_program_are_the_same_segments(name: str, text: str, tmp_path: Path) -> None:
     assert plain(read_track(written(tmp_path, name, text), recording="a")) == PHONES
+
+
+def test_a_recording_whose_name_has_blanks_has_its_lines_of_a_ctm(tmp_path: Path) -> None:
+    labels = [TimedLabel(label, start, end) for start, end, label in PHONES]
+    path = written(tmp_path, "a.ctm", ctm("other.wav", labels) + ctm("my clip.wav", labels))
+    assert plain(read_track(path, recording="my clip.wav")) == PHONES
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
