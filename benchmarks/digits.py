@@ -11,6 +11,7 @@ batch; ours are computed once, in the seconds that the column `preparation` of o
 
 import argparse
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -28,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", default="0", help="random starts, such as 0,1,2 (0)")
     parser.add_argument("--cell", default="LiGRU", help="the recurrent cell of SpeechBrain, such as LSTM (LiGRU)")
     arguments = parser.parse_args(argv)
+    if find_spec("speechbrain") is None:
+        parser.error("SpeechBrain is not installed: --help names its packages")
     torch.set_num_threads(1)
     training, rate = speechbrain.read(arguments.digits / "train.tsv", WORDS)
     test, _ = speechbrain.read(arguments.digits / "test.tsv", WORDS)

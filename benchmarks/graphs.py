@@ -28,6 +28,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="cases whose names contain this")
     arguments = parser.parse_args()
+    if find_spec(PEER) is None:
+        parser.error("PyTorch Geometric is not installed: pip install torch-geometric")
+    if not Path(arguments.cora).exists():
+        parser.error(f"--cora: {arguments.cora} does not exist")
     torch.set_num_threads(arguments.threads)
     same = difference(arguments.cora)
     print(f"largest difference of outputs: {same}", flush=True)

@@ -50,13 +50,18 @@ def main() -> None:
         "date": now,
         "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "threads": 1},
         "versions": {name: version(name) for name in ("foveate", "torch", "transformers")},
-        "model": model.config.name_or_path.rstrip("/").split("/")[-2],
+        "model": name_of(arguments.folder),
         "tokens": arguments.length,
         **figures,
     }
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     print(*(f"{name:52} {value:.3g}" for name, value in figures.items()), f"wrote {path}", sep="\n")
+
+
+def name_of(folder: str) -> str:
+    """The name of a model: that of the package which its folder `model` is in."""
+    return Path(folder).resolve().parent.name
 
 
 def _tokens(folder: str, length: int) -> torch.Tensor:

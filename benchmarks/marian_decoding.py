@@ -9,6 +9,7 @@ text is a word for each id.
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 import time
@@ -171,6 +172,8 @@ def main() -> None:
         return work(json.loads(arguments.worker))
     if arguments.python is None:
         parser.error("--python names a Python that has bergamot")
+    if shutil.which(arguments.python) is None:
+        parser.error(f"--python: {arguments.python} is not a program")
     torch.set_num_threads(1)
     machine.tune()
     corpus = read(vocab=SIZE.vocab)

@@ -53,6 +53,23 @@ NAMES = {
     "ctranslate2": "CTranslate2, window",
     REFUSING: "Batches that refuse late requests",
 }
+PACKAGES = {
+    "foveate": (),
+    "litserve": ("fastapi", "uvicorn", "litserve"),
+    "fastapi": ("fastapi", "uvicorn"),
+    "ctranslate2": ("fastapi", "uvicorn", "ctranslate2"),
+    REFUSING: ("fastapi", "uvicorn"),
+}
+"""The packages of each server beside those of Foveate."""
+
+
+def lacking(server: str, python: str) -> str | None:
+    """The package of a server that a Python lacks, as its own message says; None if it has all."""
+    for package in PACKAGES[server]:
+        answer = subprocess.run([python, "-c", f"import {package}"], capture_output=True, text=True)
+        if answer.returncode:
+            return answer.stderr.strip().rpartition("\n")[2]
+    return None
 
 
 def greedy(folder: Path) -> str:
@@ -252,6 +269,13 @@ def main() -> None:
     if arguments.server:
         work(arguments.server, arguments.run, arguments.port, arguments.wait)
         return
+    if shutil.which(arguments.peers) is None:
+        parser.error(f"--peers: {arguments.peers} is not a program")
+    reasons = {server: lacking(server, arguments.peers) for server in arguments.servers}
+    for server, reason in reasons.items():
+        if reason:
+            print(f"left out: {NAMES[server]} ({reason})", flush=True)
+    arguments.servers = [server for server, reason in reasons.items() if reason is None]
     settings = {**race.settings(arguments), "peers": "another environment"}
     with tempfile.TemporaryDirectory() as folder:
         if arguments.greedy:

@@ -215,10 +215,13 @@ def main() -> None:
     makers = {"ours": ours, **({"BertViz": bertviz, "CircuitsVis": circuitsvis} if arguments.rivals else {})}
     rows: list[dict[str, object]] = []
     for name, make in makers.items():
-        for row in measured(name, make, arguments):
-            # A run that is cut leaves what it has measured.
-            rows.append({**row, "load": round(os.getloadavg()[0], 2)})
-            kept = write("viewer", {"heads": HEADS, "patience": arguments.patience, "rows": rows}, arguments.out)
+        try:
+            for row in measured(name, make, arguments):
+                # A run that is cut leaves what it has measured.
+                rows.append({**row, "load": round(os.getloadavg()[0], 2)})
+                kept = write("viewer", {"heads": HEADS, "patience": arguments.patience, "rows": rows}, arguments.out)
+        except ImportError as error:
+            print(f"left out: {name} ({error})", flush=True)
     print(f"Wrote {kept}.")
 
 

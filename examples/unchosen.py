@@ -41,6 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--card", help="the address of the model card (that of a model that comes with foveate)")
     arguments = parser.parse_args(argv)
     writing = tags if read_run(run_folder(arguments.run)).task == "tag" else translations
+    if COUNT % len(arguments.tests):
+        parser.error(
+            f"give 1, 2, 5 or 10 test files, not {len(arguments.tests)}: each has as many of the {COUNT} examples"
+        )
     examples = "\n".join(writing(arguments.run, arguments.tests))
     arguments.out.write_text(f"{heading(arguments.run, arguments.tests, arguments.card)}\n{examples}", encoding="utf-8")
     return 0
@@ -66,6 +70,8 @@ def evenly(files: Sequence[Sequence[Example]]) -> list[Example]:
     ([100, 200, 300, 400, 500, 600, 700, 800, 900, 1000], [2, 4, 6, 8, 10, 120, 140, 160, 180, 200])
     """
     count = COUNT // len(files)
+    if min(map(len, files)) < count:
+        raise SystemExit(f"A test file has {min(map(len, files))} examples, and {count} are needed.")
     return [file[(place + 1) * len(file) // count - 1] for file in files for place in range(count)]
 
 

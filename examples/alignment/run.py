@@ -137,8 +137,10 @@ def prepared(data: Path | None, out: Path, *, most: int | None = None) -> Parts:
         chosen = {part: list(read_lines(data / f"{part}.tsv")) for part in ("train", "valid", "test")}
     found = {}
     for part, rows in ((part, rows[:most]) for part, rows in chosen.items()):
-        path = out / f"{part}.tsv"
-        path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        path, text = out / f"{part}.tsv", "".join(f"{row}\n" for row in rows)
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise SystemExit(f"{path} is of other data, and so are the results beside it. Give another --out.")
+        path.write_text(text, encoding="utf-8")
         found[part] = (list(read_pairs(path, columns=COLUMNS)), parse_pharaoh([row.split("\t")[2] for row in rows]))
     _write_links(out / "people.links", [links.possible for links in found["train"][1]])
     if not (out / "ibm.links").exists():

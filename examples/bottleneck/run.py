@@ -8,7 +8,8 @@ has fewer weights and Bahdanau's attention. Both can reverse short words; for lo
 second does not, as in figure 2 of Bahdanau et al. 2015. The curve is written to `accuracy.svg`.
 
 With --data, both models translate the train.tsv, valid.tsv and test.tsv of that folder instead, and are compared by
-chrF for each number of words. This takes half an hour instead of two minutes.
+chrF for each number of words. This takes half an hour instead of two minutes. Runs and curve are then in the folder
+`sentences`. A finished training is used again.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from foveate.cli import main as foveate
 from foveate.data.synthetic import synthetic
 from foveate.data.text import Pair, read_pairs
 from foveate.metrics import corpus_chrf
+from foveate.storage.run import read_run
 
 Curve = dict[int, float]
 HERE = Path(__file__).parent
@@ -41,12 +43,15 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Curve]:
     parser.add_argument("--small", action="store_true", help="a few steps, to test the code")
     arguments = parser.parse_args(argv)
     sentences = arguments.data is not None
-    data = arguments.data or write(arguments.out / "data")
+    out = arguments.out / "sentences" if sentences else arguments.out
+    data = arguments.data or write(out / "data")
     recipe = HERE.parent / "verses" / "run.toml" if sentences else HERE / "run.toml"
     curves = {}
     for name, settings in (SENTENCES if sentences else LETTERS).items():
-        run = arguments.out / name.replace(" ", "-")
-        if not (run / "model.json").exists():
+        run = out / (name.replace(" ", "-") + "-small" * arguments.small)
+        if (run / "model.json").exists():
+            require_same(data, run)
+        else:
             train(recipe, data, run, [*settings, *(["train.steps=3"] if arguments.small else [])])
         translator = Translator.load(run)
         print(f"{name}: {translator.model.parameter_count():,} weights", flush=True)
@@ -54,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Curve]:
         curves[name] = by_words(translator, test) if sentences else by_letters(translator, test)
     quality, unit = ("chrF", "words") if sentences else ("% of letters right", "letters")
     print(table(curves, unit), f"({quality})")
-    picture = arguments.out / "accuracy.svg"
+    picture = out / "accuracy.svg"
     picture.write_text(drawing(curves, f"{quality} by {unit} of the source"), encoding="utf-8")
     print(f"The curve is in {picture}.")
     return curves
@@ -83,6 +88,13 @@ def train(recipe: Path, data: Path, run: Path, settings: Sequence[str]) -> None:
     ]
     if foveate(["train", "translate", str(recipe), *files, *(f"--set={setting}" for setting in settings)]):
         sys.exit(f"Training stopped. Remove {run} to start again.")
+
+
+def require_same(data: Path, run: Path) -> None:
+    """Stop if a model was trained on another folder."""
+    source = read_run(run).config["data"]["source"]
+    if Path(source).resolve() != (data / "train.tsv").resolve():
+        sys.exit(f"{run} was trained on {source}. Give another --out, or remove it.")
 
 
 def by_letters(translator: Translator, test: Sequence[Pair]) -> Curve:

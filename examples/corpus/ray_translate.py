@@ -7,6 +7,7 @@ import ray
 import ray.data
 
 from foveate import Translator
+from foveate.data.text import read_lines
 
 
 class Translate:
@@ -25,8 +26,7 @@ class Translate:
 
 if __name__ == "__main__":
     run, source, target = sys.argv[1:]
-    with open(source, encoding="utf-8") as file:
-        lines = [{"line": number, "text": text.rstrip("\n")} for number, text in enumerate(file)]
+    lines = [{"line": number, "text": text} for number, text in enumerate(read_lines(source))]
     ray.init(num_cpus=2, include_dashboard=False)
     rows = ray.data.from_items(lines).map_batches(Translate, fn_constructor_args=(run,), batch_size=512, concurrency=2)
     answers = sorted(rows.take_all(), key=lambda row: row["line"])

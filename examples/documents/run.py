@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, list[float]]:
     results = {}
     print(f"{'words':20}" + "".join(f"{length:>8}" for length in TESTED))
     for name in arguments.model or READERS:
-        run = arguments.out / f"{name}-{arguments.seed}"
+        run = arguments.out / f"{name}-{arguments.seed}{'-small' * arguments.small}"
         settings = [*SETTINGS, f"seed={arguments.seed}", *(TINY if arguments.small else ())]
         options = [*(f"--set={setting}" for setting in settings), *(["--no-tune"] if arguments.small else [])]
         classifier = trained(READERS[name], arguments.out / "data", run, options)

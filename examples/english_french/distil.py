@@ -47,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     *runs, folder = arguments.parts
     if not runs:
         parser.error("needs one or more runs, then the folder that prepare.py has written")
+    if arguments.out.resolve() == Path(folder).resolve():
+        parser.error(f"--out: {folder} is the folder that is read. Name another one.")
     lines = [(pair.source, pair.target) for pair in read_pairs(Path(folder) / "train.tsv")]
     pairs = list(dict.fromkeys(lines))
     chance = Random(arguments.seed)

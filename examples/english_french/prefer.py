@@ -62,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     copies = {**COPIES, **{name: int(count) for name, _, count in (text.partition("=") for text in arguments.copies)}}
     if copies.keys() - COPIES:
         parser.error(f"--copies: faults are {', '.join(COPIES)}")
+    if arguments.out.resolve() == arguments.data.resolve():
+        parser.error(f"--out: {arguments.data} is the folder that is read. Name another one.")
     lines = dict.fromkeys((pair.source, pair.target) for pair in read_pairs(arguments.data / "train.tsv"))
     pairs = [pair for pair in lines if len(pair[0].split()) >= arguments.words and not repeats(pair[0])]
     Random(arguments.seed).shuffle(pairs)

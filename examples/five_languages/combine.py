@@ -1,5 +1,6 @@
 """Combines the parallel text of several languages with English, for one model that translates to English and back.
 
+    export PYTHONPATH=examples/english_french
     python examples/five_languages/combine.py data/de data/fa data/ru data/zh --out data/many
 
 Each folder is named after a language, and `english_french/prepare.py` has filled it. `train.tsv` and `valid.tsv` have
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--copies", type=int, default=4, metavar="N", help="how often these are written (4)")
     arguments = parser.parse_args(argv)
+    if arguments.out.resolve() in {folder.resolve() for folder in arguments.folders}:
+        parser.error(f"--out: {arguments.out} is a folder that is read. Name another one.")
     arguments.out.mkdir(parents=True, exist_ok=True)
     held_out = [pair.source for folder in arguments.folders for pair in held_out_pairs(folder)]
     equal = {bare(text) for text in held_out}

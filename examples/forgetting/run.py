@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Curve]:
     text = write(arguments.out / "verses.txt")
     curves: dict[str, Curve] = {}
     for cell in COLOURS:
-        run = arguments.out / cell
+        run = arguments.out / (cell + "-small" * arguments.small)
         if not (run / "model.json").exists():
             train(text, run, cell, steps=3 if arguments.small else 600)
         trained = Generator.load(run)

@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("demo/languages"), help="folder for data and run")
     parser.add_argument("--small", action="store_true", help="a few verses and steps, to test the code")
     arguments = parser.parse_args(argv)
-    data, run = arguments.out / "data", arguments.out / "run"
+    data, run = arguments.out / "data", arguments.out / ("run-small" if arguments.small else "run")
     split(data, most=100 if arguments.small else None)
     if not (run / "model.json").exists():
         settings = [f"--set={setting}" for setting in (*SETTINGS, *(SMALL if arguments.small else ()))]

@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
     arguments.out.mkdir(parents=True, exist_ok=True)
     sentences = list(read(arguments.data, 400 if arguments.small else 4000))
     uses = ambiguous(sentences, arguments.forms, arguments.uses)
-    static = skip_gram(sentences, arguments.out / "static", small=arguments.small)
+    static = skip_gram(sentences, arguments.out / ("static" + "-small" * arguments.small), small=arguments.small)
     model, tokeniser = bert(arguments.model, sentences, arguments.out, small=arguments.small)
     spaces = {
         "static": [own(static, use) for use in uses],
@@ -143,7 +143,7 @@ def bert(folder: Path | None, sentences: Sequence[Tagged], out: Path, *, small: 
     """The model of a folder; without a folder, a small model that learns to fill gaps in the sentences."""
     if folder is not None:
         return read_bert(folder), HuggingFaceTokeniser.read(folder)
-    text, run = out / "text.txt", out / "contextual"
+    text, run = out / "text.txt", out / ("contextual" + "-small" * small)
     text.write_text("".join(f"{' '.join(sentence.words)}\n" for sentence in sentences), encoding="utf-8")
     settings = [
         *("tokeniser=word", "tokeniser.min_count=3", "model.num_layers=2", "model.block.model_dim=64"),

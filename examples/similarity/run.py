@@ -49,9 +49,8 @@ def main(argv: Sequence[str] | None = None) -> torch.Tensor:
     for sentence, row in zip(sentences, cosines, strict=True):
         print(f"{sentence:{width}}  ", *(f"{cosine:5.2f}" for cosine in row.tolist()))
     print()
-    for number, row in enumerate(cosines.fill_diagonal_(-1.0)):
+    for number, row in enumerate(cosines.clone().fill_diagonal_(-torch.inf) if len(sentences) > 1 else ()):
         print(f"{sentences[number]:{width}}   is nearest to   {sentences[int(row.argmax())]}")
-    shutil.rmtree(arguments.out, ignore_errors=True)
     write_trace(embedder.trace(sentences[0]), arguments.out)
     print(f"\nThe attention in the first sentence: foveate look {arguments.out}")
     return cosines

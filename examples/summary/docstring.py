@@ -12,6 +12,7 @@ installed packages. The pairs are split by module.
 
 import argparse
 import ast
+import re
 import sysconfig
 import warnings
 import zlib
@@ -24,6 +25,8 @@ LEAST, MOST = 60, 600
 """The minimum and maximum number of characters of a text."""
 LINE = 100
 """The maximum number of characters of a summary."""
+UNSUITABLE = re.compile("[\t\0\ud800-\udfff]")
+"""Tabs, zero bytes and halves of characters."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,8 +67,8 @@ def summaries(path: Path) -> Iterator[tuple[str, str]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError, ValueError):
+            tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: expressions of great depth
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
@@ -75,7 +78,8 @@ def summaries(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def parts(said: str) -> tuple[str, str] | None:
-    """The text and its summary, each as one line; None if one is missing or has an unsuitable length.
+    """The text and its summary, each as one line; None if one is missing, has an unsuitable length, or a character that
+    no text file may have.
 
     >>> said = "Return the sum.\\n\\nStart from 0 and add every item of an iterable of numbers, the first one first."
     >>> parts(said)
@@ -84,7 +88,7 @@ def parts(said: str) -> tuple[str, str] | None:
     first, _, rest = said.partition("\n\n")
     summary, text = " ".join(first.split()), " ".join(rest.split())
     fits = 0 < len(summary) <= LINE and LEAST <= len(text) <= MOST
-    return (text, summary) if fits and "\t" not in said else None
+    return (text, summary) if fits and not UNSUITABLE.search(said) else None
 
 
 if __name__ == "__main__":

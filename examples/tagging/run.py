@@ -96,7 +96,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, tuple[float, TaggedSent
     results = {}
     print(f"{'encoder':12} {'parameters':>10} {'accuracy, %':>12}  {SENTENCE}")
     for name in arguments.encoder or (ALL if arguments.all else ENCODERS):
-        tagger = trained(ALL[name], arguments.out / name, steps=3 if arguments.small else STEPS)
+        run = arguments.out / (name + "-small" * arguments.small)
+        tagger = trained(ALL[name], run, steps=3 if arguments.small else STEPS)
         share, (said,) = accuracy(tagger), tagger.tag([SENTENCE])
         results[name] = share, said
         print(f"{name:12} {tagger.model.parameter_count():>10,} {100 * share:>12.1f}  {said}")

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--small", action="store_true", help="a few verses and steps, to test the code")
     arguments = parser.parse_args(argv)
     out = arguments.out or Path("demo") / f"{arguments.source}-{arguments.target}"
-    data, run = out / "data", out / "run"
+    data, run = out / "data", out / ("run-small" if arguments.small else "run")
     split(data, arguments.source, arguments.target, most=200 if arguments.small else None)
     if not (run / "model.json").exists():
         code = train(data, run, SMALL if arguments.small else [])

@@ -81,6 +81,8 @@ def test_the_table_has_a_line_for_every_way_and_is_not_measured_twice(
     capfd.readouterr()
     assert run.main(arguments) == 0
     assert capfd.readouterr().out == f"{table}\n"
+    with pytest.raises(SystemExit, match="of other data"):  # all verses, whose results are others
+        run.main(["--only", "none of all", "--out", str(tmp_path)])
 
 
 def test_links_are_found_in_ones_own_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

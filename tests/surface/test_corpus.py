@@ -2,11 +2,13 @@
 
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -360,6 +362,32 @@ def test_an_error_names_the_lines_of_its_piece(
 
 
 def test_the_program_for_a_cluster_stands_on_the_page() -> None:
-    """`make clients` runs it."""
+    """`make clients` runs it with Ray."""
     _, _, code = (ROOT / "examples/corpus/ray_translate.py").read_text().partition("\n\n")
     assert f"```py\n{code}```\n" in (ROOT / "docs/scale.md").read_text()
+
+
+def test_the_program_for_a_cluster_reads_the_lines_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A carriage return within a line and a byte order mark do not make other lines."""
+    numbers = []
+
+    class Rows:
+        def map_batches(self, *_: object, **options: object) -> "Rows":
+            return self
+
+        def take_all(self) -> list[dict[str, Any]]:
+            return numbers
+
+    ray = types.ModuleType("ray")
+    ray.data = types.ModuleType("ray.data")  # type: ignore[attr-defined]
+    ray.init = lambda **_: None  # type: ignore[attr-defined]
+    ray.data.from_items = lambda lines: numbers.extend(lines) or Rows()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.data", ray.data)  # type: ignore[attr-defined]
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_bytes("\ufeffa\rb\r\nc\n".encode())
+    monkeypatch.setattr(sys, "argv", ["ray_translate.py", "en-fr", str(source), str(target)])
+    runpy.run_path(str(ROOT / "examples/corpus/ray_translate.py"), run_name="__main__")
+    assert [each["text"] for each in numbers] == ["a\rb", "c"]

@@ -244,6 +244,9 @@ def test_languages_are_combined_without_the_held_out_english_of_another(
     ]
     assert lines(out / "test.fa-en.program.tsv") == ["یک اسب\tA horse"]
     assert len(lines(out / "valid.tsv")) == 4
+    with pytest.raises(SystemExit):  # the text of a language would be written over
+        part("combine").main([*folders, "--everyday", "0", "--out", folders[0]])
+    assert (tmp_path / "fa/train.tsv").read_text(encoding="utf-8") == texts["fa/train.tsv"]
     assert part("directed_links").main([str(out)]) == 0
     assert lines(out / "train.links") == ["0-0 1-1", "0-0 1-1", "", ""]  # Chinese has no spaces between words
     assert len(lines(out / "valid.links")) == 4
@@ -828,6 +831,19 @@ def test_a_near_candidate_replaces_a_translation(
     assert "1 of 1 lines, 0 replaced" in capsys.readouterr().out, "a test line has these words"
     with pytest.raises(SystemExit):
         distil.main([str(tmp_path), "--out", str(tmp_path / "near")])
+
+
+@pytest.mark.parametrize("name", ["distil", "prefer"])
+def test_the_text_that_is_read_is_not_written_over(
+    part: Callable[[str], ModuleType], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.tsv").write_text("Good.\tBon.\n")
+    (tmp_path / "valid.tsv").write_text("a\tb\n")
+    with pytest.raises(SystemExit):
+        part(name).main(["en-fr", str(tmp_path), "--out", f"{tmp_path}/."])
+    assert "is the folder that is read" in capsys.readouterr().err
+    assert (tmp_path / "train.tsv").read_text() == "Good.\tBon.\n"
+    assert not (tmp_path / "train.rejected").exists()
 
 
 def test_a_candidate_keeps_numbers_and_names_and_does_not_repeat_itself(part: Callable[[str], ModuleType]) -> None:

@@ -124,6 +124,20 @@ def test_summaries_are_first_lines_and_modules_are_on_one_side(tmp_path: Path) -
     )
 
 
+def test_files_of_other_encodings_are_read_and_those_without_a_text_left_out(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    (code / "folder.py").mkdir(parents=True)
+    (code / "mark.py").write_bytes(b"\xef\xbb\xbf" + CODE.replace("lines", "lines 1").encode())
+    (code / "latin.py").write_bytes(b"# coding: latin-1\n" + CODE.replace("Sorts", "Caf\xe9").encode("latin-1"))
+    for name, character in {"half": "\\ud800", "zero": "\\0"}.items():
+        (code / f"{name}.py").write_text(CODE.replace("lines", f"lines {character}"), encoding="utf-8")
+    (code / ".#editor.py").symlink_to(tmp_path / "nowhere")
+    (code / "deep.py").write_text(f"x = {'-' * 100_000}1", encoding="utf-8")
+    assert load("summary/docstring").main([str(tmp_path / "out"), "--code", str(code)]) == 0
+    pairs = [row for part in ("train", "valid", "test") for row in rows(tmp_path / "out" / f"{part}.tsv")]
+    assert sorted(summary for _, summary in pairs) == ["Caf\xe9.", "Sorts."]
+
+
 @pytest.mark.parametrize("name", ["chat", "summary"])
 def test_it_trains_a_few_steps_and_answers(foveate: Any, name: str, tmp_path: Path) -> None:
     data = tmp_path / "data"

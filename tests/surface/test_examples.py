@@ -123,6 +123,42 @@ def test_the_bottleneck_compares_translations_on_request(example: Callable[..., 
     assert set(curves["Bahdanau"]) == {4}
 
 
+def test_the_bottleneck_takes_no_model_of_other_data_for_its_own(
+    example: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("letters", "words"):
+        (tmp_path / name).mkdir()
+        for part in ("train", "valid", "test"):
+            rows = "".join(f"{name} {letter}\tx{letter}\n" for letter in "defghijklmnopq")
+            (tmp_path / name / f"{part}.tsv").write_text(rows, encoding="utf-8")
+    example("bottleneck", "--out", "out")
+    assert set(example("bottleneck", "--data", "words", "--out", "out")["Bahdanau"]) == {4}
+    vocabulary = (tmp_path / "out/sentences/Bahdanau-small/source.tokeniser.json").read_text(encoding="utf-8")
+    assert "letters" not in vocabulary
+    with pytest.raises(SystemExit, match="Give another --out"):
+        example("bottleneck", "--data", "letters", "--out", "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("bottleneck", ()),
+        ("documents", ("--model", "transformer_start")),
+        ("forgetting", ()),
+        ("languages", ()),
+        ("tagging", ("--encoder", "word")),
+        ("verses", ("--source", "german")),
+    ],
+)
+def test_a_model_of_few_steps_is_not_taken_for_a_trained_one(
+    example: Callable[..., Any], name: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    example(name, *options, "--out", "out")
+    runs = {path.parent.name for path in (tmp_path / "out").rglob("model.json")}
+    assert runs
+    assert all(run.endswith("-small") for run in runs)
+
+
 def test_every_encoder_tags_the_sentence(example: Callable[..., Any], capfd: pytest.CaptureFixture[str]) -> None:
     results = example("tagging", "--out", "out")
     assert set(results) == {"word", "window", "cnn", "rnn", "transformer", "ran"}

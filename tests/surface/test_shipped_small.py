@@ -179,6 +179,19 @@ def test_a_page_has_ten_examples(page: Path) -> None:
     assert text.count("\n## `test.") == text.count("all attention\n") == 10
 
 
+def test_too_few_examples_are_refused_and_not_shown_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tests, page = tmp_path / "test.txt", tmp_path / "page.md"
+    main = example(EXAMPLES / "unchosen.py").main
+    for count in (0, 9):
+        tests.write_text("12/AddressNumber\n" * count)
+        with pytest.raises(SystemExit, match=f"has {count} examples, and 10 are needed"):
+            main(["us-address", str(tests), "--out", str(page)])
+    with pytest.raises(SystemExit):
+        main(["us-address", *[str(tests)] * 3, "--out", str(page)])
+    assert "give 1, 2, 5 or 10 test files, not 3" in capsys.readouterr().err
+    assert not page.exists()
+
+
 def test_the_help_and_the_page_about_them_list_every_model(foveate: Any) -> None:
     page = (EXAMPLES.parent / "docs/models/README.md").read_text("utf-8")
     lines = foveate("--help").out.splitlines()
