@@ -137,7 +137,7 @@ def _of_ctm(path: Path, recording: str | None) -> Iterator[Segment]:
     others: dict[str, None] = {}
     name: str | None = None
     # A column cannot contain a blank: programs, this one, too, write `_` in its place.
-    wanted = {"_".join(each.split()) for each in (recording, Path(recording).stem)} if recording is not None else None
+    spellings = {"_".join(each.split()) for each in (recording, Path(recording).stem)} if recording is not None else None
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip() or line.startswith(";;"):
             continue
@@ -147,7 +147,7 @@ def _of_ctm(path: Path, recording: str | None) -> Iterator[Segment]:
                 f"{path}:{number}: the line has {len(cells)} columns. Write recording, channel, start, duration, label "
                 "and, if you like, a confidence."
             )
-        if wanted is not None and wanted.isdisjoint((cells[0], Path(cells[0]).name)):
+        if spellings is not None and spellings.isdisjoint((cells[0], Path(cells[0]).name)):
             others[cells[0]] = None
             continue
         name = cells[0] if name is None else name
