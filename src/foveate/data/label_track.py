@@ -137,7 +137,9 @@ def _of_ctm(path: Path, recording: str | None) -> Iterator[Segment]:
     others: dict[str, None] = {}
     name: str | None = None
     # A column cannot contain a blank: programs, this one, too, write `_` in its place.
-    spellings = {"_".join(each.split()) for each in (recording, Path(recording).stem)} if recording is not None else None
+    spellings = (
+        {"_".join(each.split()) for each in (recording, Path(recording).stem)} if recording is not None else None
+    )
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip() or line.startswith(";;"):
             continue
