@@ -247,6 +247,27 @@ def test_a_port_that_is_in_use_is_named(foveate: Any, trained: Path, monkeypatch
     assert "EADDRINUSE" in said.err
 
 
+@pytest.mark.parametrize(
+    ("wrong", "limit"),
+    [
+        ({"WORLD_SIZE": "two"}, ""),
+        ({"WORLD_SIZE": "-2"}, ""),
+        ({"RANK": "2"}, " below 2"),
+        ({"MASTER_PORT": "65536"}, " below 65,536"),
+    ],
+)
+def test_variables_that_no_launcher_sets_are_named(
+    foveate: Any, trained: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str], limit: str
+) -> None:
+    sound = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name, value in {**sound, **wrong}.items():
+        monkeypatch.setenv(name, value)
+    said = foveate("resume", trained)
+    ((name, value),) = wrong.items()
+    assert said.code == 2
+    assert f"{name} is '{value}', but launchers such as torchrun set a whole number{limit} there" in said.err
+
+
 def test_processes_inside_torchrun_are_refused(
     recipe: tuple[str, ...], foveate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from foveate import native
@@ -45,11 +45,11 @@ class IntegerSum:
         largest = library.add(places, self._sizes, ctypes.c_int64(len(whole)), native.address(self.content), *numbers)
         return float(largest)
 
-    def take(self) -> Float32[Tensor, " entries"]:
-        """The sum as floats; it begins again at 0."""
+    def take(self, dtype: torch.dtype = torch.float32) -> Float[Tensor, " entries"]:
+        """The sum as floats of a type; it begins again at 0."""
         library = self._library()
-        if library is None:
-            floats = self.content.to(torch.float32).mul_(1 / SCALE)
+        if library is None or dtype != torch.float32:
+            floats = self.content.to(dtype).mul_(1 / SCALE)
             self.content.zero_()
             return floats
         floats = torch.empty(len(self.content), dtype=torch.float32)

@@ -34,7 +34,7 @@ from foveate.train.log import MetricsLog, Progress, Quiet
 from foveate.train.log_window import Window
 from foveate.train.noise import noise_seed
 from foveate.train.recipe import TrainConfig
-from foveate.train.resumption import exclusive, other_rate, require_same
+from foveate.train.resumption import exclusive, other_rate, require_same, storable
 from foveate.train.sharing import require_shareable, undivided
 from foveate.train.state import State
 from foveate.train.trainable import Outcome, Trainable, require_measured
@@ -72,13 +72,14 @@ def fit(
     The folder receives `checkpoints/`, `metrics.jsonl`, `best.json` and finally `model.safetensors` with
     `model.json`.
 
-    Raises UsageError (folder in use, changed configuration, unknown metric, processes that are not alike), DataError
-    (loss or gradient not finite, damaged checkpoints), SetupError (disk full) and PeerError (another process ended).
+    Raises UsageError (folder in use, changed configuration or one that JSON cannot hold, unknown metric, processes that
+    are not alike), DataError (loss or gradient not finite, damaged checkpoints), SetupError (disk full) and PeerError
+    (another process ended).
     """
     require_measured(task, config)
     progress = progress or Quiet()
     folder = Path(folder)
-    whole = {**(configuration or {}), "train": to_dict(config)}
+    whole = storable({**(configuration or {}), "train": to_dict(config)})
     with contextlib.ExitStack() as stack:
         is_whole = world.size == 1 or config.sharding == "replicate"
         stack.enter_context(placed(task.model, chosen_device(config.device), back=is_whole))

@@ -75,7 +75,10 @@ def restore_optimiser(
             raise DataError(f"The optimiser's state in {source} does not fit {name}. Resume from a copy of the run.")
         if not all(value.dtype.is_floating_point for value in state.values()):
             raise DataError(f"The optimiser's state in {source} has no numbers for {name}. Resume from a copy.")
-        optimiser.state[parameter] = {quantity: value.to(parameter.device) for quantity, value in state.items()}
+        optimiser.state[parameter] = {
+            quantity: value.to(parameter.device) if quantity == "step" else laid_out(value, parameter)
+            for quantity, value in state.items()
+        }
 
 
 def begin_moments(optimiser: torch.optim.Optimizer, names: Sequence[str]) -> None:
@@ -84,9 +87,21 @@ def begin_moments(optimiser: torch.optim.Optimizer, names: Sequence[str]) -> Non
     for key in names:
         name, _, quantity = key.rpartition("/")
         parameter = parameters[name]
-        size = () if quantity == "step" else parameter.shape
-        empty = torch.zeros(size, dtype=torch.float32 if quantity == "step" else parameter.dtype)
-        optimiser.state[parameter].setdefault(quantity, empty.to(parameter.device))
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        empty = step if quantity == "step" else torch.zeros_like(parameter)
+        optimiser.state[parameter].setdefault(quantity, empty)
+
+
+def laid_out(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """A tensor on the parameter's device, its numbers in the order of the parameter's in memory.
+
+    torch's fused update reads a parameter, its gradient and its moments one number after the other, whatever their
+    strides, so that those of a transposed parameter or of one in `channels_last` would change places.
+    """
+    tensor = tensor.to(parameter.device)
+    if tensor.stride() == parameter.stride():
+        return tensor
+    return torch.empty_like(parameter, dtype=tensor.dtype, requires_grad=False).copy_(tensor)
 
 
 def _named(optimiser: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:

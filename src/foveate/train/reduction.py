@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from foveate.train.integer_sum import IntegerSum
+from foveate.train.optimiser import laid_out
 from foveate.train.world import World
 
 Reduction = Literal["fast", "exact"]
@@ -74,7 +75,7 @@ class _Flat:
     def give(self, sums: Tensor) -> None:
         """Makes the parts of `sums` the gradients of those parameters that have one in any batch."""
         for parameter, part, count in zip(self.parameters, sums.split(self.sizes), self.counts.tolist(), strict=True):
-            parameter.grad = part.view_as(parameter).to(parameter.dtype) if count else None
+            parameter.grad = laid_out(part.view_as(parameter).to(parameter.dtype), parameter) if count else None
 
 
 class FastSummation(Summation):
@@ -87,7 +88,7 @@ class FastSummation(Summation):
 
     def __init__(self, parameters: Sequence[nn.Parameter], world: World) -> None:
         super().__init__(parameters, world)
-        self.buckets = [_Flat(bucket, torch.float32) for bucket in _buckets(parameters, BUCKET)]
+        self.buckets = [_Flat(bucket, _number_type(bucket)) for bucket in _buckets(parameters, BUCKET)]
         self._missing: list[int] | None = None
         """For each bucket, the number of gradients that are not there yet; None before the last pass."""
         self._sums: list[Callable[[], None]] = []
@@ -125,6 +126,11 @@ class FastSummation(Summation):
             self._sums.append(self.world.begin_sum(bucket.content))
 
 
+def _number_type(parameters: Sequence[nn.Parameter]) -> torch.dtype:
+    """The type of these parameters' sums: float32, or float64 if a parameter has it."""
+    return torch.float64 if any(parameter.dtype == torch.float64 for parameter in parameters) else torch.float32
+
+
 def _buckets(parameters: Sequence[nn.Parameter], size: int) -> list[list[nn.Parameter]]:
     """The parameters from the last to the first, in lists of at least `size` numbers."""
     buckets: list[list[nn.Parameter]] = [[]]
@@ -157,7 +163,7 @@ class ExactSummation(Summation):
         self.flat.counts.copy_(torch.tensor(self._counts))
         self._counts = [0] * len(self._counts)
         self.world.sum(self.flat.content)
-        self.flat.give(self._sum.take())
+        self.flat.give(self._sum.take(_number_type(self.parameters)))
         return super().finish()
 
 

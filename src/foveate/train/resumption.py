@@ -1,6 +1,7 @@
 """Conditions for continuing a run: one process at a time, and the configuration of its start."""
 
 import contextlib
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,26 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
         for path in [*old, *(path for path, value in new.items() if path not in old and value is not None)]
         if old.get(path, absent) != new.get(path, absent)
     }
+
+
+def storable(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as a checkpoint gives it back.
+
+    >>> storable({"data": {"lengths": (3, 5)}})
+    {'data': {'lengths': [3, 5]}}
+
+    Raises UsageError for a value that JSON cannot hold, before there is work that could not be saved.
+    """
+    for path, value in flat(configuration):
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"{path} is {value!r}, which a checkpoint cannot store: {error}. Give None, a text, a finite number, "
+                "or a list or mapping of these."
+            ) from None
+    plain: dict[str, Any] = json.loads(json.dumps(configuration))
+    return plain
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

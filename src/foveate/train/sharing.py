@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from foveate import __version__, machine, native
@@ -96,6 +97,16 @@ def _problem(task: Trainable, config: TrainConfig, size: int) -> str:
             f"The model normalises by running means of batches ({running[0]}), which depend on the order in which one "
             "process sees all batches. Train it with one process, or choose a group norm."
         )
-    if config.sharding != "replicate" and (reason := getattr(task, "indivisible", "")):
+    if config.sharding != "replicate" and (reason := getattr(task, "indivisible", "") or _indivisible(task.model)):
         return f'The model cannot be divided (train.sharding = "{config.sharding}"): {reason}.'
     return shared_by(config.accumulate, size)
+
+
+def _indivisible(model: nn.Module) -> str:
+    """The reason why FSDP refuses a model's parameters; empty if it does not."""
+    for name, parameter in model.named_parameters():
+        if not parameter.is_contiguous():
+            return f"{name} is not contiguous in memory, as after a transposition; parameter.data.contiguous() is"
+        if parameter.requires_grad and not parameter.numel():
+            return f"{name} has no entries"
+    return ""

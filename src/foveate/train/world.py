@@ -246,8 +246,24 @@ def lost(rank: int) -> PeerError:
 
 
 def launched() -> bool:
-    """Whether a launcher such as torchrun started this process as one of several."""
-    return all(name in os.environ for name in VARIABLES) and int(os.environ["WORLD_SIZE"]) > 1
+    """Whether a launcher such as torchrun started this process as one of several. Raises UsageError for a number of
+    processes that no launcher sets.
+    """
+    return all(os.environ.get(name) for name in VARIABLES) and _number("WORLD_SIZE") > 1
+
+
+def _number(name: str, *, below: int | None = None) -> int:
+    """The whole number in a launcher's variable. Raises UsageError for anything else, and for a number that is not
+    `below` another one.
+    """
+    text = os.environ[name]
+    if not text.isdecimal() or (below is not None and int(text) >= below):
+        limit = "" if below is None else f" below {below:,}"
+        raise UsageError(
+            f"The environment variable {name} is {text!r}, but launchers such as torchrun set a whole number{limit} "
+            "there. Start all processes by one launcher, or unset the variable to train with one process."
+        )
+    return int(text)
 
 
 def restarts() -> int:
@@ -269,12 +285,14 @@ def launch() -> str:
 def joined() -> Iterator[World]:
     """The world of this process: `ALONE`, or that of the variables that torchrun sets.
 
-    Raises PeerError if the other processes do not appear.
+    Raises UsageError for variables that no launcher sets, and PeerError if the other processes do not appear.
     """
     if not launched():
         yield ALONE
         return
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    size = _number("WORLD_SIZE")
+    rank = _number("RANK", below=size)
+    _number("MASTER_PORT", below=1 << 16)
     try:
         store = next(dist.rendezvous("env://", rank, size, timeout=timedelta(seconds=APPEARANCE)))[0]
     except RuntimeError as error:

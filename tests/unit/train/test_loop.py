@@ -293,6 +293,47 @@ def test_a_model_that_cannot_be_divided_is_refused_before_the_first_step(line: A
     require_shareable(task, config, tmp_path, {}, Two())
 
 
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [(torch.ones(3, 2).t(), "weight is not contiguous in memory"), (torch.ones(0, 2), "weight has no entries")],
+)
+def test_parameters_that_fsdp_refuses_are_named(line: Any, tmp_path: Path, weight: torch.Tensor, words: str) -> None:
+    class Two(World):
+        size = 2
+
+    task = line()
+    task.model = nn.ParameterDict({"weight": nn.Parameter(weight)})
+    config = replace(CONFIG, accumulate=2)
+    with pytest.raises(UsageError, match=rf'cannot be divided \(train.sharding = "full"\): {words}'):
+        require_shareable(task, replace(config, sharding="full"), tmp_path, {}, Two())
+    require_shareable(task, config, tmp_path, {}, Two())
+
+
+@pytest.mark.parametrize(
+    ("settings", "configuration", "path"),
+    [
+        ({"clip_norm": math.inf}, {}, "train.clip_norm is inf"),
+        ({"stall_seconds": math.inf}, {}, "train.stall_seconds is inf"),
+        ({}, {"data": {"shifts": (0.5, math.nan)}}, r"data.shifts is \[0.5, nan\]"),
+        ({}, {"data": {"file": Path("lines")}}, r"data.file is \w*Path\('lines'\)"),
+    ],
+)
+def test_settings_that_no_checkpoint_can_hold_are_refused_before_the_first_step(
+    line: Any, tmp_path: Path, settings: dict[str, Any], configuration: dict[str, Any], path: str
+) -> None:
+    task = line()
+    with pytest.raises(UsageError, match=path):
+        fit(task, replace(CONFIG, **settings), tmp_path / "run", configuration=configuration)
+    assert not task.asked
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_with_nested_tuples_in_its_configuration_goes_on(line: Any, tmp_path: Path) -> None:
+    configuration = {"data": {"spans": ((1, 2), (3, 4))}}
+    fit(line(), CONFIG, tmp_path, configuration=configuration)
+    assert fit(line(), CONFIG, tmp_path, configuration=configuration, resume=True).step == CONFIG.steps
+
+
 def test_two_runs_in_one_folder_at_once_are_refused(line: Any, tmp_path: Path) -> None:
     def second() -> None:
         with pytest.raises(UsageError, match="Another process is training"):

@@ -5,7 +5,7 @@ from torch import nn
 from foveate import machine
 from foveate.errors import DataError
 from foveate.nn.linear_layer import Linear
-from foveate.train.optimiser import adamw, optimiser_tensors, restore_optimiser, trainable
+from foveate.train.optimiser import adamw, begin_moments, optimiser_tensors, restore_optimiser, trainable
 
 
 def build(model: nn.Module) -> torch.optim.AdamW:
@@ -62,6 +62,33 @@ def test_restored_state_continues_with_the_same_bits(model: nn.Module) -> None:
     update(other, restored)
     for name, tensor in other.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name])
+
+
+def transposed(seed: int = 0) -> nn.Parameter:
+    """A parameter whose numbers are in another order in memory than in its rows."""
+    return nn.Parameter(torch.randn(3, 5, generator=torch.Generator().manual_seed(seed)).t())
+
+
+@pytest.mark.parametrize("other", ["restored", "received"])
+def test_moments_of_a_transposed_parameter_keep_their_places(other: str) -> None:
+    def updated(again: bool) -> torch.Tensor:
+        model = nn.ParameterDict({"weight": transposed()})
+        optimiser = build(model)
+        for step in (1, 2):
+            if again and step == 2:
+                moments = {name: tensor.contiguous() for name, tensor in optimiser_tensors(optimiser).items()}
+                optimiser = build(model)
+                if other == "restored":
+                    restore_optimiser(optimiser, moments)
+                else:
+                    begin_moments(optimiser, list(moments))
+                    for name, tensor in optimiser_tensors(optimiser).items():
+                        tensor.copy_(moments[name])
+            model["weight"].grad = transposed(step).detach().clone()
+            optimiser.step()
+        return model["weight"].detach()
+
+    assert torch.equal(updated(again=True), updated(again=False))
 
 
 def test_state_of_an_unknown_parameter_is_refused_by_name(model: nn.Module) -> None:

@@ -161,6 +161,22 @@ def test_fast_sums_begin_while_earlier_layers_have_no_gradient_and_equal_those_o
     assert all(weight.grad is None for weight in unused.parameters())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("reduction", ["fast", "exact"])
+def test_sums_are_laid_out_as_their_parameters_and_as_precise(reduction: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    weights = [nn.Parameter(torch.randn(3, 5, dtype=dtype).t()), nn.Parameter(torch.randn(4, dtype=dtype))]
+    batches = [[torch.randn(5, 3, dtype=dtype), torch.randn(4, dtype=dtype)] for _ in range(2)]
+    summation = FastSummation(weights, Recorded(weights)) if reduction == "fast" else ExactSummation(weights, ALONE, 2)
+    for number, batch in enumerate(batches):
+        summation.begin(last=number == 1)
+        sum((weight * each).sum() for weight, each in zip(weights, batch, strict=True)).backward()
+        summation.add()
+    for weight, total, *each in zip(weights, summation.finish(), *batches, strict=True):
+        assert total.stride() == weight.stride()
+        torch.testing.assert_close(total, each[0] + each[1], rtol=2 * torch.finfo(dtype).eps, atol=2.0**-50)
+
+
 @pytest.mark.parametrize("sharding", ["moments", "full"])
 def test_divided_models_have_no_exact_sums(sharding: Any) -> None:
     with pytest.raises(ValueError, match=r'adds floating-point numbers.*Choose reduction = "fast"'):
