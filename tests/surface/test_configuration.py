@@ -1,13 +1,17 @@
 """Every configuration that is shipped loads, builds and can be printed and read back."""
 
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast, get_args, get_origin
 
 import pytest
 import torch
 
 from foveate.cli.setup import resolve, task_of
 from foveate.config import build, read_toml, to_dict, to_toml
+from foveate.config.field import defaults_of, hints_of
 from foveate.data.image import ImageReader
 from foveate.models import BERTConfig, GPTConfig, ModelConfig
 from foveate.nn import Patches, Vectors
@@ -32,6 +36,19 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.toml"))
 
 
+def configurations(kind: Any) -> Iterator[type]:
+    """A configuration's class and all those that its settings may be of."""
+    if is_dataclass(kind):
+        yield cast(type, kind)
+    for part in hints_of(kind).values() if is_dataclass(kind) else get_args(kind):
+        yield from configurations(part)
+
+
+KINDS = dict.fromkeys(chain.from_iterable(configurations(task.side.run_config) for task in TASKS.values()))
+CHOICES = [(kind, name) for kind in KINDS for name, part in hints_of(kind).items() if get_origin(part) is Literal]
+"""Settings with a list of values."""
+
+
 def test_there_are_examples() -> None:
     assert FILES
 
@@ -45,6 +62,15 @@ def test_every_shipped_configuration_loads_and_builds(path: Path) -> None:
         model = build_model(config, 100, 100) if task == "translate" else MODELS[task](config)
     assert model.parameter_count() > 0
     assert build(kind, to_dict(config)) == config
+
+
+@pytest.mark.parametrize(("kind", "name"), CHOICES, ids=lambda part: getattr(part, "__name__", part))
+def test_python_refuses_what_a_file_may_not_say(kind: type, name: str) -> None:
+    config = object.__new__(kind)  # the constructor has its types checked in tests, and nowhere else
+    for setting, value in {**defaults_of(kind), name: "zzz"}.items():
+        object.__setattr__(config, setting, value)
+    with pytest.raises(ValueError, match=f"{name} cannot be 'zzz'. Choose one of: "):
+        config.__post_init__()
 
 
 @pytest.mark.parametrize("kind", ModelConfig.__args__, ids=lambda kind: kind.__name__)

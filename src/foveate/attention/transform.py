@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 from foveate.attention.check import require_choice, require_grid, require_real, require_whole
 from foveate.attention.onnx import Graph, Places, unit
 from foveate.attention.position import Positions
+from foveate.config import require_choices
 
 
 @runtime_checkable
@@ -59,7 +60,7 @@ class Rotary:
 
     def __post_init__(self) -> None:
         require_real(positive=True, base=self.base)
-        require_choice("layout", self.layout, get_args(RotaryLayout))
+        require_choices(self)
         if self.dims is not None:
             require_whole(-math.inf, dims=self.dims)
         if self.dims is not None and (self.dims < 2 or self.dims % 2):
@@ -138,7 +139,7 @@ class GridRotary:
 
     def __post_init__(self) -> None:
         require_real(positive=True, base=self.base)
-        require_choice("layout", self.layout, get_args(RotaryLayout))
+        require_choices(self)
         require_grid(self.columns, self.first)
 
     def query(self, query: Tensor, at: Positions) -> Tensor:
@@ -282,6 +283,7 @@ class QKNormConfig:
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_real(positive=True, eps=self.eps)
 
     def build(self, *, head_dim: int, num_heads: int) -> QKNorm:

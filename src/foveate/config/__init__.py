@@ -6,7 +6,7 @@ them, with one set of messages, and converts them back to plain data and comment
 
 from foveate.config.builder import build, chosen, modules_in, permit
 from foveate.config.document import parse_json
-from foveate.config.field import kind_of, require_counts, setting
+from foveate.config.field import kind_of, require_choices, require_counts, setting
 from foveate.config.plain import to_dict, to_toml
 from foveate.config.toml import assign, override, read_toml
 
@@ -20,6 +20,7 @@ __all__ = [
     "parse_json",
     "permit",
     "read_toml",
+    "require_choices",
     "require_counts",
     "setting",
     "to_dict",

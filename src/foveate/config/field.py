@@ -11,6 +11,8 @@ import types
 import typing
 from typing import Any, TypeVar, cast
 
+from foveate.suggestion import did_you_mean
+
 T = TypeVar("T")
 
 
@@ -28,6 +30,30 @@ def require_counts(settings: Any, *names: str) -> None:
         count = getattr(settings, name)
         if count is not None and count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
+
+
+def require_choices(settings: Any) -> None:
+    """Raises ValueError for a setting that its type's list of values lacks, which `build` refuses in files.
+
+    >>> @dataclasses.dataclass
+    ... class Words:
+    ...     order: typing.Literal["rising", "falling"] = "rising"
+    >>> require_choices(Words())
+    >>> require_choices(Words("fallin"))
+    Traceback (most recent call last):
+    ValueError: order cannot be 'fallin'. Did you mean 'falling'? Choose one of: 'rising', 'falling'
+    """
+    cls: type = type(settings)
+    for name, annotation in hints_of(cls).items():
+        members = (annotation, *typing.get_args(annotation))
+        literals = [member for member in members if typing.get_origin(member) is typing.Literal]
+        choices = [choice for literal in literals for choice in typing.get_args(literal)]
+        value = getattr(settings, name, None)
+        alone = annotation in literals or (isinstance(value, str) and str not in members)
+        if not literals or value in choices or not alone:
+            continue
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise ValueError(f"{name} cannot be {value!r}.{hint} Choose one of: {', '.join(map(repr, choices))}")
 
 
 def kind_of(cls: type) -> str:

@@ -13,7 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from foveate.attention.check import require_positive
-from foveate.config import setting, to_dict
+from foveate.config import require_choices, setting, to_dict
 from foveate.data.audio_file import SUFFIXES, Clip, Recording, rate_of, read_recording, seconds_of
 from foveate.data.audio_stream import PassingStream, SlopeStream, StackStream, WindowStream
 from foveate.data.audio_table import read_folders, read_table
@@ -74,6 +74,7 @@ class AudioReader(Reader):
     augmentation: AugmentationConfig | None = setting(None, "changes of training examples; none: they are unchanged")
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(bands=self.bands, cepstra=self.cepstra, stack=self.stack, stride=self.stride)
         if not 1_000 <= self.rate <= 768_000:
             raise ValueError(f"rate must be from 1,000 to 768,000 samples per second, got {self.rate:,}")

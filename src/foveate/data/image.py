@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from foveate.attention.check import require_positive
-from foveate.config import setting, to_dict
+from foveate.config import require_choices, setting, to_dict
 from foveate.data.batch import Batch
 from foveate.data.file_table import FileTable, visible_files
 from foveate.data.image_augmentation import ImageAugmentationConfig, altered, partners
@@ -68,6 +68,7 @@ class ImageReader(Reader):
     )
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(patch=self.patch)
         if self.size is not None and (min(self.size) < 1 or any(side % self.patch for side in self.size)):
             raise ValueError(f"size must be multiples of patch, {self.patch}, above 0, got {list(self.size)}")

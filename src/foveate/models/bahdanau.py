@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from foveate.attention import AdditiveConfig, AnyMechanismConfig, AttentionConfig, padding
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.mechanism import require_no_segments, shortest
+from foveate.config import require_choices
 from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_row, attend_step
 from foveate.nn.embed import Input
@@ -31,6 +32,7 @@ class BahdanauConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(
             embedding_dim=self.embedding_dim,
             hidden_dim=self.hidden_dim,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from foveate.attention.check import require_positive
-from foveate.config.field import setting
+from foveate.config.field import require_choices, setting
 from foveate.data.batch import Batch
 from foveate.models.picture_encoder import PictureEncoder, patches_of
 from foveate.nn.embed import Input, Patches
@@ -37,6 +37,7 @@ class PictureCNNConfig:
     norm: Norm = setting("group", NORMS)
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_stages(self.channels, convolutions=self.convolutions)
 
     def build_encoder(self, source: int | Input) -> "PictureCNN":
@@ -57,6 +58,7 @@ class ResNetConfig:
     norm: Norm = setting("group", NORMS)
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_stages(self.channels, blocks=self.blocks)
 
     def build_encoder(self, source: int | Input) -> "ResNet":

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention.check import require_positive, require_rates
+from foveate.config import require_choices
 from foveate.data.batch import Batch
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState
 from foveate.nn.embed import Input
@@ -29,6 +30,7 @@ class FixedContextConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(embedding_dim=self.embedding_dim, hidden_dim=self.hidden_dim, num_layers=self.num_layers)
         require_rates(dropout=self.dropout)
 

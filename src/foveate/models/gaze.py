@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from foveate.attention import AdditiveConfig, Attention, AttentionConfig, Positions, choices, padding
 from foveate.attention.check import require_positive, require_rates, require_real
 from foveate.attention.mechanism import require_no_segments, shortest
-from foveate.config.field import setting
+from foveate.config.field import require_choices, setting
 from foveate.data.batch import Batch
 from foveate.errors import UsageError
 from foveate.models.glimpse import Glimpses, draws_places
@@ -56,6 +56,7 @@ class GazeConfig:
     dropout: float = setting(0.1, "on embeddings of words and on the sum before the last layer")
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(embedding_dim=self.embedding_dim, hidden_dim=self.hidden_dim)
         require_rates(dropout=self.dropout)
         require_real(penalty=self.penalty)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from foveate.attention import AnyMechanismConfig, AttentionConfig, GeneralConfig, padding
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.mechanism import require_no_segments, shortest
+from foveate.config import require_choices
 from foveate.data.batch import Batch
 from foveate.models.fixed_context import direction_dim
 from foveate.models.recurrent import Memory, RecurrentSeq2Seq, RecurrentState, attend_in_turn, attend_row, attend_step
@@ -36,6 +37,7 @@ class LuongConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(embedding_dim=self.embedding_dim, hidden_dim=self.hidden_dim, num_layers=self.num_layers)
         require_rates(dropout=self.dropout)
         require_no_segments(attention=self.attention)

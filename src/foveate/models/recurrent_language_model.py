@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from foveate.attention.check import require_positive, require_rates
+from foveate.config import require_choices
 from foveate.data.batch import Batch
 from foveate.models.language_model import LanguageModel, are_equally_long, require_equal_lengths, start_by_length
 from foveate.nn.dropout import dropout
@@ -41,6 +42,7 @@ class RecurrentLanguageModelConfig:
     """Whether the embedding is also the output matrix; requires embedding_dim = hidden_dim."""
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(embedding_dim=self.embedding_dim, hidden_dim=self.hidden_dim, num_layers=self.num_layers)
         require_rates(dropout=self.dropout)
         if self.tied and self.embedding_dim != self.hidden_dim:

@@ -17,7 +17,7 @@ from foveate.attention import (
 )
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.mechanism import require_no_segments, shortest
-from foveate.config.field import setting
+from foveate.config.field import require_choices, setting
 from foveate.data.batch import Batch
 from foveate.models.recurrent import (
     Memory,
@@ -64,6 +64,7 @@ class SpellerConfig:
     dropout: float = setting(0.1, "on embeddings, between layers and on the readout")
 
     def __post_init__(self) -> None:
+        require_choices(self)
         sizes = {"embedding_dim": self.embedding_dim, "hidden_dim": self.hidden_dim}
         require_positive(**sizes, num_layers=self.num_layers, num_heads=self.num_heads)
         require_rates(dropout=self.dropout)

@@ -15,6 +15,7 @@ from foveate.attention import Positions
 from foveate.attention.check import require_positive
 from foveate.attention.mechanism import shortest
 from foveate.attention.record import is_recording
+from foveate.config import require_choices
 from foveate.data.batch import Batch
 from foveate.models.seq2seq import Seq2Seq
 from foveate.models.transformer_kernel import Encoding, Prepared, WholeStep, has_methods_of, reads_as_defined
@@ -72,6 +73,7 @@ class TransformerConfig:
     output_bias: bool = False
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(encoder_layers=self.encoder_layers, decoder_layers=self.decoder_layers)
 
     @classmethod

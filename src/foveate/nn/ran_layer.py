@@ -13,7 +13,7 @@ from torch.nn.functional import pad, silu
 from foveate.attention import Attention, Positions, causal, padding
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.transform import rotated
-from foveate.config.field import setting
+from foveate.config.field import require_choices, setting
 from foveate.nn.dropout import add_dropped
 from foveate.nn.linear_layer import Linear
 from foveate.nn.ran_gate import Gate, Norm, Standard, standardised
@@ -48,6 +48,7 @@ class RANLayerConfig:
     )
 
     def __post_init__(self) -> None:
+        require_choices(self)
         sizes = ("model_dim", "num_heads", "head_dim", "window", "min_window")
         require_positive(**{name: getattr(self, name) for name in sizes})
         require_rates(dropout=self.dropout)

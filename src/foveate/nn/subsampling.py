@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
 from foveate.attention.check import require_positive, require_rates
-from foveate.config.field import setting
+from foveate.config.field import require_choices, setting
 from foveate.nn.dropout import dropout
 from foveate.nn.layer_stream import LocalStream, RecurrentStream
 from foveate.nn.linear_layer import Linear
@@ -135,6 +135,7 @@ class PyramidConfig:
     dropout: float = setting(0.0, "on the output of each layer")
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(hidden_dim=self.hidden_dim)
         require_factor(self.factor)
         require_rates(dropout=self.dropout)

@@ -18,7 +18,7 @@ from foveate.attention import (
 )
 from foveate.attention.check import require_positive, require_rates
 from foveate.attention.mechanism import require_no_segments, shortest
-from foveate.config.field import kind_of
+from foveate.config.field import kind_of, require_choices
 from foveate.nn.dropout import add_dropped, add_dropped_and_norm
 from foveate.nn.feedforward import Activation, FeedForward
 from foveate.nn.multihead import KeyValue, MultiHeadAttention, PackedKeyValue
@@ -45,6 +45,7 @@ class BlockConfig:
     cross_attention: AnyMechanismConfig = AttentionConfig()
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(model_dim=self.model_dim, num_heads=self.num_heads, feedforward_dim=self.feedforward_dim)
         require_rates(
             dropout=self.dropout,

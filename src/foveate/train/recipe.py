@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from foveate.config import require_counts, setting
+from foveate.config import require_choices, require_counts, setting
 from foveate.train.accelerator import require_name
 from foveate.train.schedule import Constant, Cosine, InverseSquareRoot, Plateau
 
@@ -69,6 +69,7 @@ class TrainConfig:
     seed: int = setting(0, "seed of the dropout noise")
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_counts(self, "steps", "accumulate", "validate_every", "save_every", "keep", "average", "log_every")
         for name in ("max_minutes", "clip_norm", "patience", "learning_rate", "eps", "stall_seconds"):
             value = getattr(self, name)

@@ -76,7 +76,7 @@ WIDTHS: dict[str, Any] = {"query_dim": 8, "key_dim": 8}
         (lambda: Gaussian(0), ValueError, "sigma=0 must be positive."),
         (lambda: RelativeBuckets(num_heads=4, num_buckets=3), ValueError, "num_buckets=3 must be at least 4"),
         (lambda: RelativeBuckets(num_heads=4, max_distance=8), ValueError, "max_distance=8 must exceed 8"),
-        (lambda: Rotary(layout="x"), ValueError, "layout='x' is none of 'interleaved', 'halves'."),
+        (lambda: Rotary(layout="x"), ValueError, "layout cannot be 'x'. Choose one of: 'interleaved', 'halves'"),
         (lambda: Rotary(base=-1.0), ValueError, "base=-1.0 must be positive."),
         (lambda: QKNorm(head_dim=8, norm="rsm"), ValueError, "is none of 'l2', 'rms', 'layer'. Did you mean 'rms'?"),
         (lambda: QKNorm(head_dim=0), ValueError, "head_dim=0 must be at least 1."),

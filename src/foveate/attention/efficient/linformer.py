@@ -26,6 +26,7 @@ from foveate.attention.paths.path import share_heads
 from foveate.attention.position import Positions, require_places
 from foveate.attention.score import ScaledDot
 from foveate.attention.visibility import Visibility, everything, padding
+from foveate.config import require_choices
 
 Sharing = Literal["none", "heads", "key_value"]
 
@@ -176,6 +177,7 @@ class LinformerConfig(SiteConfig[LinformerAttention]):
     """The parts that share a mixing: none, all heads, or all heads with keys and values."""
 
     def __post_init__(self) -> None:
+        require_choices(self)
         check.require_whole(max_length=self.max_length, projected_length=self.projected_length)
 
     def build_for(self, site: Site) -> LinformerAttention:

@@ -1,17 +1,18 @@
 """Synthesizer: weights that do not depend on keys."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from foveate.attention.attention import Attention
-from foveate.attention.check import require_choice, require_heads, require_made_for, require_self, require_whole
+from foveate.attention.check import require_heads, require_made_for, require_self, require_whole
 from foveate.attention.mechanism import Site, SiteConfig
 from foveate.attention.paths.materialised import MaterialisedPath
 from foveate.attention.position import Positions
+from foveate.config import require_choices
 
 
 class Synthetic(nn.Module):
@@ -123,7 +124,7 @@ class SynthesizerConfig(SiteConfig[Attention]):
     """The inner width of the factorised table."""
 
     def __post_init__(self) -> None:
-        require_choice("form", self.form, get_args(Form))
+        require_choices(self)
         require_whole(max_length=self.max_length, rank=self.rank)
 
     def build_for(self, site: Site) -> Attention:

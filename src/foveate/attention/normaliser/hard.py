@@ -21,6 +21,7 @@ from foveate.attention.normaliser.normaliser import (
     possible,
     precise,
 )
+from foveate.config import require_choices
 
 HardMode = Literal["argmax", "sample", "straight_through", "gumbel"]
 
@@ -179,6 +180,7 @@ class HardConfig:
     """λ_e: how much entropy "sample" keeps, against deciding early."""
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_real(positive=True, temperature=self.temperature)
         _require_expectation(self.expectation)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from foveate.config import setting
+from foveate.config import require_choices, setting
 from foveate.data.text import normalise
 from foveate.data.tokeniser.piece_table import without_pieces
 from foveate.data.tokeniser.tokeniser import BOS, EOS, PAD, SPECIALS, UNKNOWN, Tokeniser, require_known
@@ -35,6 +35,7 @@ class SentencePieceConfig:
     )
 
     def __post_init__(self) -> None:
+        require_choices(self)
         if self.min_count < 0:
             raise ValueError(f"min_count must be at least 0, got {self.min_count}")
         smallest = len(SPECIALS) + 256 + 1

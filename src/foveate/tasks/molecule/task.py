@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, huber_loss
 
-from foveate.config import setting
+from foveate.config import require_choices, setting
 from foveate.data.batching import BatchPlan
 from foveate.data.descriptor import Ranks, described, descriptor_names, with_descriptors
 from foveate.data.graph_place import GraphPlaceConfig
@@ -74,6 +74,7 @@ class MoleculeDataConfig:
     )
 
     def __post_init__(self) -> None:
+        require_choices(self)
         for name in ("max_atoms", "max_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -108,6 +109,7 @@ class MoleculeConfig:
     what: ClassVar[str] = "molecules"
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_seed(self.seed)
         if self.huber is not None and not self.huber > 0:
             raise ValueError(f"huber must be more than 0, got {self.huber}")

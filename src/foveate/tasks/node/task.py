@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention.check import require_positive
-from foveate.config import setting
+from foveate.config import require_choices, setting
 from foveate.data.graph import Graph
 from foveate.data.graph_archive import read_graph, write_graph
 from foveate.data.graph_batch import GraphBatch
@@ -69,6 +69,7 @@ class NodeDataConfig:
     )
 
     def __post_init__(self) -> None:
+        require_choices(self)
         for name in ("valid_share", "test_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and less than 1, got {getattr(self, name)}")

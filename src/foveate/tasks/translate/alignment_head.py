@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from foveate.config import setting
+from foveate.config import require_choices, setting
 
 Moment = Literal["producing", "consuming"]
 
@@ -57,6 +57,7 @@ class GuideConfig:
     when: Moment = setting("producing", "guide the row that produces a word, or the one that consumes it")
 
     def __post_init__(self) -> None:
+        require_choices(self)
         if not self.weight > 0:
             raise ValueError(f"weight must be above 0, got {self.weight}. Leave the links out to train without")
 
