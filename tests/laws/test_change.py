@@ -23,7 +23,7 @@ from foveate.attention import AdditiveConfig, Alibi, Attention, AttentionConfig,
 from foveate.data.batch import Batch
 from foveate.decode import BeamConfig, GreedyConfig, SampleConfig, beam_size, decode
 from foveate.export import onnx
-from foveate.inspect.ablation import explained, switched_off
+from foveate.inspect.ablation import switched_off
 from foveate.models import BahdanauConfig, LuongConfig, Transformer, TransformerConfig
 from foveate.models.gpt import GPTConfig
 from foveate.models.recurrent_language_model import RecurrentLanguageModelConfig
@@ -82,12 +82,6 @@ def heads_switched_off(model: nn.Module) -> AbstractContextManager[None]:
 
 def words_switched_off(model: nn.Module) -> AbstractContextManager[None]:
     return switched_off(model, keys=[0, 3], sites=[name for name, _ in attentions(model)])
-
-
-@contextmanager
-def everything_explained(model: nn.Module) -> Iterator[None]:
-    with torch.no_grad(), explained(model):
-        yield
 
 
 def another_rule(model: nn.Module) -> None:
@@ -248,7 +242,6 @@ def in_another_precision(model: nn.Module) -> None:
 CHANGES: list[Change] = [
     heads_switched_off,
     words_switched_off,
-    everything_explained,
     another_rule,
     another_normaliser,
     another_bias,
@@ -274,7 +267,7 @@ CHANGES: list[Change] = [
     other_embedding,
     in_another_precision,
 ]
-SILENT = {everything_explained, in_another_precision}
+SILENT = {in_another_precision}
 """Changes of how a model computes, and not of what."""
 
 
@@ -308,7 +301,6 @@ def applies(change: Change, model: nn.Module) -> bool:
     needed = {
         heads_switched_off: attentions,
         words_switched_off: attentions,
-        everything_explained: attentions,
         another_rule: attentions,
         another_normaliser: attentions,
         another_bias: attentions,
@@ -354,7 +346,7 @@ def test_after_any_change_steps_give_the_forced_logits(name: str, change: Change
         if change not in SILENT:
             assert not torch.allclose(wanted, before, atol=1e-3), "the change changes nothing, and proves nothing"
 
-    if change in (heads_switched_off, words_switched_off, everything_explained):
+    if change in (heads_switched_off, words_switched_off):
         assert torch.equal(stepped(model), stepped(built(name))), "what was switched off is on again"
 
 

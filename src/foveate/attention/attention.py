@@ -14,13 +14,14 @@ from foveate.attention import check, record
 from foveate.attention.bias import Bias
 from foveate.attention.chooser import Choice, Plan, PlannedPath, choose
 from foveate.attention.claim import condition
-from foveate.attention.explanation import Explanation, Shows
+from foveate.attention.explanation import Explanation, Shows, is_explaining
 from foveate.attention.normaliser import Normaliser, Softmax, softmax_temperature
 from foveate.attention.paths import PATHS
-from foveate.attention.paths.materialised import biased_scores, materialise
+from foveate.attention.paths.hidden import BLOCK, finite, nothing_to_silence
+from foveate.attention.paths.materialised import MaterialisedPath, biased_scores, materialise, visible_keys
 from foveate.attention.paths.pairwise import looked_back
 from foveate.attention.paths.path import Inputs, Path, share_heads
-from foveate.attention.position import Positions, require_facts, require_places, traced
+from foveate.attention.position import Positions, require_facts, require_places, traced, transformed
 from foveate.attention.score import (
     FeedbackScore,
     KeyedScore,
@@ -114,7 +115,7 @@ class Attention(nn.Module):
 
     def key_features(self, key: Float[Tensor, "batch heads key key_dim"]) -> Tensor | None:
         """The key's part of the score, to be computed once and passed to every `run` on the same keys; None where
-        there is none, or where it depends on positions.
+        there is none, or where it depends on positions. Keys that groups of heads share are repeated for it.
         """
         if self.transforms:
             return None
@@ -263,6 +264,8 @@ class Attention(nn.Module):
             for path in self.paths:
                 if getattr(path, "traceable", False) and not path.refuses(self, query, key, at):
                     return Choice(path, "the first path of torch's own operations that accepts is compiled")
+        if is_explaining() and self.shows == "exact":
+            return Choice(MaterialisedPath(), "all weights are wanted")
         temperature, score = softmax_temperature(self.normaliser), self.score
         kind = (
             query.shape,
@@ -276,6 +279,7 @@ class Attention(nn.Module):
             at.query_bucket is None,
             training,
             traced(),
+            transformed(),
             condition(score),
             getattr(self.normaliser, "training", False),
             temperature if temperature is None else temperature == 1.0,
@@ -331,9 +335,22 @@ class Attention(nn.Module):
                 f"`at.key` places {at.key.shape[1]} heads, but {key.shape[1]} heads of keys are transformed where they "
                 "stand. Repeat keys and values for every head, or give all heads the same positions."
             )
+        if self.transforms and torch.is_grad_enabled():
+            key = self._without_unseen(key, at)
         for transform in self.transforms:
             query, key = transform.query(query, at), transform.key(key, at)
         return query, key, at
+
+    def _without_unseen(self, key: Tensor, at: Positions) -> Tensor:
+        """Keys with zeros in place of those that no query sees, if some are not finite: their gradients are 0, and
+        0 · NaN would reach the weights of a transform.
+        """
+        if traced() or nothing_to_silence(self.visibility, at) or finite(key):
+            return key
+        visible = visible_keys(self.visibility, at, max(1, BLOCK // max(1, key.shape[2])))
+        if visible.shape[1] > key.shape[1]:  # groups of heads share keys
+            visible = visible.unflatten(1, (key.shape[1], -1)).any(2)
+        return torch.where(visible.mT, key, 0.0)
 
     def _positions(self, query: Tensor, key: Tensor, value: Tensor, at: Positions | None) -> Positions:
         check.require_tensors(query, key, value)

@@ -241,9 +241,14 @@ def require_one_device(**devices: torch.device) -> None:
 def require_features(score: object, features: Tensor, sizes: tuple[int, ...]) -> None:
     """Raise ValueError for key features of another shape than the score makes of these keys."""
     if not stands(features, sizes):
+        way_out = "Pass what attention.key_features(key) gives."
+        heads = features.shape[1] if isinstance(features, Tensor) and features.dim() == 4 else 0
+        if heads and not sizes[1] % heads and stands(features, (sizes[0], heads, *sizes[2:])):
+            for_all = f"key.repeat_interleave({sizes[1] // heads}, 1)"
+            way_out = f"Groups of heads share these keys: pass what attention.key_features({for_all}) gives."
         raise ValueError(
             f"`key_features` is {described(features)}, but {type(score).__name__} makes features of shape {sizes} from "
-            "these keys, where batch and heads may be 1. Pass what attention.key_features(key) gives."
+            f"these keys, where batch and heads may be 1. {way_out}"
         )
 
 

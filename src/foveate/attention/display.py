@@ -50,6 +50,7 @@ def maps(weights: Float[Tensor, "heads query key"], visible: Bool[Tensor, "heads
     """
     if not weights.numel() or max(weights.shape[1:]) > CELLS:
         return ""
+    weights = weights.detach()
     drawn = [
         f'<figure style="display:inline-block;margin:4px"><figcaption>head {head}</figcaption>'
         f"{_map(weights[head], None if visible is None else visible[head])}</figure>"

@@ -1,5 +1,8 @@
 """The result of `explain`: scores, visibility, weights and the context of one attention."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +13,23 @@ from foveate.attention import display
 
 Shows = Literal["exact", "implied", "projected"]
 """The relation of the weights that are shown to those that are computed with."""
+_explaining: ContextVar[bool] = ContextVar("foveate_explaining", default=False)
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Within the context, attentions of this thread compute all weights when they run, like `explain`, and layers do
+    not fuse them with other operations. No module changes, so that other threads go on as before.
+    """
+    token = _explaining.set(True)
+    try:
+        yield
+    finally:
+        _explaining.reset(token)
+
+
+def is_explaining() -> bool:
+    return _explaining.get()
 
 
 @dataclass(frozen=True, eq=False)

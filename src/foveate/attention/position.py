@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from foveate.attention.check import described, lengths, require_choice, require_whole, stands
 
@@ -59,11 +60,15 @@ class Positions:
     _known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Distances of small whole numbers would wrap around: 0 - 1 is 255 in uint8."""
+        """Distances of small whole numbers would wrap around: 0 - 1 is 255 in uint8. Those to a centre in half
+        precision would be rounded: bfloat16 has no 257.
+        """
         if self.query.dtype != torch.int64:
             object.__setattr__(self, "query", _widest(self.query))
         if self.key.dtype != torch.int64:
             object.__setattr__(self, "key", _widest(self.key))
+        if isinstance(self.centre, Tensor) and self.centre.dtype in (torch.bfloat16, torch.float16):
+            object.__setattr__(self, "centre", self.centre.float())
 
     @classmethod
     def of(
@@ -299,17 +304,14 @@ _plain: dict[Hashable, Positions] = {}
 
 def traced() -> bool:
     """Whether tensors are placeholders, as while a program is traced: then nothing is kept, and no number is read."""
-    return (
-        torch.compiler.is_compiling()
-        or _tracing_state() is not None
-        or _dispatch_modes() > 0
-        or _transforms() is not None
-    )
+    return torch.compiler.is_compiling() or _tracing_state() is not None or _dispatch_modes() > 0 or transformed()
 
 
 def transformed() -> bool:
-    """Whether `torch.func` computes: then a number of a tensor cannot be read."""
-    return _transforms() is not None
+    """Whether `torch.func` or forward differentiation computes: then a number of a tensor cannot be read, or its
+    tangent would be lost.
+    """
+    return _transforms() is not None or forward_ad._current_level >= 0
 
 
 # Every call of an attention asks, and looking these up in torch takes as long as their answers.

@@ -16,10 +16,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.attention import display
+from foveate.attention.bias import bias_values
 from foveate.attention.normaliser.normaliser import makes_tiles
 from foveate.attention.paths.edges import EdgesPath, edge_statistic
 from foveate.attention.paths.layout import tiles
-from foveate.attention.paths.materialised import biased_scores, visible_keys
+from foveate.attention.paths.materialised import biased_scores, reweighing, visible_keys
 from foveate.attention.paths.path import Formula, share_heads
 from foveate.attention.paths.tiled import row_statistic
 from foveate.attention.position import Positions, traced
@@ -129,7 +130,9 @@ class AttentionRecord:
             else:
                 first = columns.indices(self.key.shape[2])[0]
                 weights = self.formula.normaliser.tile(scores, visible, statistic[:, :, rows], first=first)
-        return weights if self.formula.reweight is None else weights * self.formula.reweight(at).exp().to(weights.dtype)
+        if self.formula.reweight is None:
+            return weights
+        return weights * bias_values(self.formula.reweight, at, reweighing(weights)).exp().to(weights.dtype)
 
 
 @dataclass(eq=False)
@@ -211,6 +214,11 @@ def record(model: nn.Module, *, dtype: torch.dtype | None = None, gradient: bool
         recording.last.clear()
         if gradient:
             recording.records[:] = _joined_steps(recording.records)
+
+
+def active() -> Recording | None:
+    """The recording that is on in this thread, the innermost one."""
+    return _active.get()
 
 
 def is_recording() -> bool:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from foveate.attention import Attention, Positions, predicate
-from foveate.attention.efficient.kernel import KernelAttention
 from foveate.attention.normaliser import Normaliser
 from foveate.attention.normaliser.normaliser import Rows, Scores, Visible, Weights
 from foveate.errors import UsageError
@@ -83,16 +82,6 @@ def switched_off(
                 raise UsageError(f"{name!r} is not an Attention, so no key can be switched off there.")
             rule = attention.visibility & predicate(_Except(hidden))
             stack.enter_context(_changed(attention, "visibility", rule))
-        yield
-
-
-@contextmanager
-def explained(model: nn.Module) -> Iterator[None]:
-    """Run `model` with all weights computed like by `explain`, without shortcuts around its attentions."""
-    with ExitStack() as stack:
-        for module in model.modules():
-            if isinstance(module, Attention) and not isinstance(module, KernelAttention):
-                stack.enter_context(_changed(module, "normaliser", SwitchedOff(module.normaliser, ())))
         yield
 
 

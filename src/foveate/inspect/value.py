@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from foveate.inspect.ablation import explained
+from foveate.attention.explanation import explaining
 from foveate.inspect.trace.observation import Observation, observe
 
 LONGEST = 1024
@@ -25,7 +25,7 @@ def observed(model: nn.Module, run: Callable[[], Tensor]) -> Observation:
     longest = max((max(record.shape[2:]) for record in records), default=0)
     if longest > LONGEST or all(id(record) in observation.values for record in records):
         return observation
-    with explained(model), observe(model, check=False) as again:
+    with explaining(), observe(model, check=False) as again:
         slowly = run()
     for record, other in zip(records, again, strict=True):
         if id(other) in again.values:

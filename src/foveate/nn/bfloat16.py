@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from foveate import native
 from foveate.attention.paths.derivative import by_definition
+from foveate.attention.position import transformed
 
 TINY = 1 << 16
 """Products with fewer multiplications go to torch."""
@@ -40,6 +41,7 @@ def applies(x: Float[Tensor, "*shape dim"], weight: Float[Tensor, "outputs input
         and weight.dtype is torch.float32
         and weight.shape[0] % 2 == weight.shape[1] % 2 == 0
         and x.numel() * weight.shape[0] >= TINY
+        and not transformed()
         and kernels() is not None
     )
 

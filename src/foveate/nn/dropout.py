@@ -30,7 +30,7 @@ def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool = True) -> F
     """Zero each value with probability `rate` and divide the rest by 1 − rate (Srivastava et al. 2014)."""
     if not training or rate == 0.0:
         return x
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or transformed():
         return nn.functional.dropout(x, rate)
     if _fused(None, x):
         return _Fused.apply(None, x, rate, None, None, 0.0)[0]
@@ -43,7 +43,7 @@ def add_dropped(
     """x + dropout(y), the residual connection of a Transformer block, in one pass."""
     if not training or rate == 0.0:
         return x + y
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or transformed():
         return x + nn.functional.dropout(y, rate)
     if _fused(x, y):
         return _Fused.apply(x, y, rate, None, None, 0.0)[0]

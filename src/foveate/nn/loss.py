@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.attention.paths.derivative import by_definition
+from foveate.attention.position import transformed
 from foveate.nn import bfloat16
 from foveate.nn.exponential import exponentials_
 
@@ -103,6 +104,8 @@ def projected_cross_entropy(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     kernels = bfloat16.applies(hidden, weight)
     with torch.autocast(device, enabled=False):
+        if transformed():
+            return _defined(target, label_smoothing, hidden, weight)
         return _ProjectedCrossEntropy.apply(hidden, weight, target, label_smoothing, dtype, kernels)
 
 

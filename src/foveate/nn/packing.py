@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
+from foveate.attention.position import transformed
+
 
 class Packing:
     """Converts between `batch length …` with padding and `tokens …` without.
@@ -50,11 +52,17 @@ class Packing:
 
     def pack(self, padded: Shaped[Tensor, "batch length *dims"]) -> Shaped[Tensor, "tokens *dims"]:
         flat = padded.reshape(self.batch * self.length, *padded.shape[2:])
+        if transformed():
+            return flat if self.full else flat.index_select(0, self.index)
         return flat if self.full else _Pick.apply(flat, self.index)
 
     def unpack(self, tokens: Shaped[Tensor, "tokens *dims"]) -> Shaped[Tensor, "batch length *dims"]:
         """Padding becomes zero."""
-        flat = tokens if self.full else _Place.apply(tokens, self.index, self.batch * self.length)
+        total = self.batch * self.length
+        if transformed() and not self.full:
+            flat = tokens.new_zeros(total, *tokens.shape[1:]).index_copy(0, self.index, tokens)
+        else:
+            flat = tokens if self.full else _Place.apply(tokens, self.index, total)
         return flat.view(self.batch, self.length, *tokens.shape[1:])
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.attention.check import require_positive
+from foveate.config import require_choices
 
 TABLED = 2**16
 """Positions up to which sines are kept in a table; those of later positions, as in an endless stream, are computed."""
@@ -56,9 +57,10 @@ class Sinusoid(nn.Module):
         longest = int(position.max()) + 1 if position.numel() else 0
         if longest > TABLED and longest > len(self.table):
             return self._rows(position).to(self.table)
-        if longest > len(self.table):
-            self.table = self._rows(torch.arange(max(longest, 2 * len(self.table)))).to(self.table)
-        return self.table[position]
+        table = self.table  # which another thread may exchange for a shorter one
+        if longest > len(table):
+            self.table = table = self._rows(torch.arange(max(longest, 2 * len(table)))).to(table)
+        return table[position]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Sinusoid":
         """As for every module; a table in another number type is made anew, so that it is not coarse for good."""
@@ -266,6 +268,9 @@ class SinusoidalConfig:
 
     base: float = 10000.0
     layout: Literal["interleaved", "blocks"] = "interleaved"
+
+    def __post_init__(self) -> None:
+        require_choices(self)
 
     def build(self, model_dim: int) -> Sinusoid:
         return Sinusoid(model_dim, base=self.base, layout=self.layout)

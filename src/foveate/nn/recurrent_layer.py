@@ -13,6 +13,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from foveate import machine
 from foveate.attention.check import require_positive, require_rates
+from foveate.attention.position import transformed
+from foveate.config import require_choices
 from foveate.nn.dropout import dropout
 from foveate.nn.origin import is_plain
 from foveate.nn.precision import in_bfloat16
@@ -151,10 +153,12 @@ class RecurrentLayer(nn.Module):
 
 
 def _computable(x: Tensor) -> AbstractContextManager[None]:
-    """A context without oneDNN for bfloat16 on a CPU that has no products for it: torch gives it an LSTM there, which
-    it refuses.
+    """A context without oneDNN under torch.func, for which its LSTM has no derivatives, and for bfloat16 on a CPU that
+    has no products for it: torch gives it an LSTM there, which it refuses.
     """
-    return nullcontext() if not in_bfloat16(x) or machine.multiplies_bfloat16() else _without_onednn()
+    if transformed() or (in_bfloat16(x) and not machine.multiplies_bfloat16()):
+        return _without_onednn()
+    return nullcontext()
 
 
 @contextmanager
@@ -184,6 +188,7 @@ class RecurrentConfig:
     """Between layers."""
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require_positive(hidden_dim=self.hidden_dim, num_layers=self.num_layers)
         require_rates(dropout=self.dropout)
 

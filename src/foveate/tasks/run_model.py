@@ -122,6 +122,9 @@ def trained(folder: Path, make: Callable[[], Model], note: Callable[[str], None]
     tensors, _ = load_weights(folder, note)
     with within_tensors(tensors, config=folder / "config.json", file=folder / "model.safetensors"):
         model = make()
+    kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+    if len(kinds) == 1:  # layers are made in torch's default type, which may be another one here
+        model.to(dtype=kinds.pop())
     restore_model(model, tensors, source=folder)
     return model
 

@@ -263,6 +263,14 @@ def test_key_features_of_another_score_are_refused(unchecked: None, attention: A
     assert says in str(refused.value)
 
 
+def test_key_features_of_shared_keys_are_refused_with_a_way_out(unchecked: None) -> None:
+    attention, key = Attention(Additive(query_dim=8, key_dim=8, hidden_dim=6)), X[:, :2]
+    with pytest.raises(ValueError, match=r"attention.key_features\(key.repeat_interleave\(2, 1\)\)"):
+        attention.run(X, key, key, key_features=attention.key_features(key))
+    features = attention.key_features(key.repeat_interleave(2, 1))
+    torch.testing.assert_close(attention.run(X, key, key, key_features=features), attention.run(X, key, key))
+
+
 @pytest.mark.parametrize("dropout", [1.5, -0.1, "0.1", None, True])
 def test_dropout_is_a_probability(unchecked: None, dropout: Any) -> None:
     with pytest.raises(ValueError, match=r"must be a probability, from 0 to 1."):

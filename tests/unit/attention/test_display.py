@@ -51,6 +51,18 @@ def test_a_notebook_shows_the_maps_of_an_explanation_with_hidden_pairs_in_grey()
     assert "0 examples" in Attention().explain(empty, empty, empty)._repr_html_()
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_explanation_that_can_be_trained_through_is_shown_without_a_warning() -> None:
+    """torch warns once of a number that is read from a tensor with a gradient."""
+    x = torch.randn(1, 2, 3, 4, requires_grad=True)
+    torch.set_warn_always(True)
+    try:
+        shown = Attention().explain(x, x, x)._repr_html_()
+    finally:
+        torch.set_warn_always(False)
+    assert shown.count("<svg") == 2
+
+
 def test_a_recording_lists_its_sites_with_heads_and_sizes(recording: Recording) -> None:
     assert repr(recording).split("\n") == [
         "<Recording of 2 attentions",

@@ -15,6 +15,7 @@ from foveate.attention import (
     Positions,
     RelativeBuckets,
     Visibility,
+    around,
     causal,
     chunk,
     dilated,
@@ -62,6 +63,15 @@ def test_lengths_of_small_whole_numbers_do_not_wrap_around(kind: torch.dtype, si
     assert torch.equal(small.key, wide.key)
     assert torch.equal(small.query, wide.query)
     assert torch.equal(small.real, wide.real)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16], ids=str)
+def test_distances_to_a_centre_in_half_precision_are_not_rounded(kind: torch.dtype) -> None:
+    at = replace(Positions.of(1, 5000), centre=torch.full((1, 1, 1, 1), 4096.0, dtype=kind))
+    attention = Attention(visibility=around(left=3, right=2), bias=Gaussian(sigma=2.0))
+    assert attention.visibility(at).flatten().nonzero().flatten().tolist() == [4093, 4094, 4095, 4096, 4097, 4098]
+    query, key = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 5000, 8)
+    torch.testing.assert_close(attention.run(query, key, key, at=at), attention.explain(query, key, key, at=at).context)
 
 
 def test_only_equal_ranges_from_zero_are_aligned() -> None:

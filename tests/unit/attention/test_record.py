@@ -16,6 +16,7 @@ from foveate.attention import (
     Attention,
     Entmax,
     GatV2Config,
+    Gaussian,
     GeneralConfig,
     Hard,
     Positions,
@@ -128,6 +129,13 @@ def test_the_statistics_of_float64_are_float64() -> None:
     with record(site) as recording:
         site.run(x, x, x)
     assert recording.records[0].statistic.dtype == torch.float64
+    torch.testing.assert_close(recording.records[0].weights(), site.explain(x, x, x).weights, atol=1e-12, rtol=0)
+
+
+def test_weights_of_float64_are_reweighted_in_float64() -> None:
+    site, x = Attention(reweight=Gaussian(sigma=1.7)), torch.randn(1, 1, 4, 8, dtype=torch.float64)
+    with record(site) as recording:
+        site.run(x, x, x)
     torch.testing.assert_close(recording.records[0].weights(), site.explain(x, x, x).weights, atol=1e-12, rtol=0)
 
 

@@ -155,6 +155,21 @@ def test_vectors_of_zeros_have_finite_gradients_and_large_ones_do_not_overflow(n
     torch.testing.assert_close(transform.to(dtype).key(key, at).double(), exact, atol=0, rtol=2e-2)
 
 
+@pytest.mark.parametrize("norm", ["l2", "rms", "layer"])
+def test_what_hidden_keys_hold_does_not_reach_the_gradients_of_a_transform(norm: str) -> None:
+    query, key = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8)
+    attention = Attention(visibility=padding(), transforms=[QKNorm(head_dim=8, norm=norm)])
+    at = Positions.of(5, 5, key_lengths=torch.tensor([5, 3]))
+    gradients = []
+    for hidden in (0.0, math.nan, math.inf):
+        key[1, :, 3:] = hidden
+        inputs = [query.requires_grad_(), key.clone().requires_grad_(), *attention.parameters()]
+        context = attention.run(*inputs[:2], torch.ones(2, 2, 5, 3).cumsum(2), at=at)
+        gradients.append(torch.autograd.grad(context.sum(), inputs, materialize_grads=True))
+    for leaked in gradients[1:]:
+        torch.testing.assert_close(leaked, gradients[0])
+
+
 def test_on_a_grid_one_half_turns_by_the_row_and_the_other_by_the_column(x: Tensor) -> None:
     turned = GridRotary(columns=3, first=1, base=50.0).query(x, Positions.of(5, 5))
     for half, places in ((slice(0, 4), [0, 0, 0, 0, 1]), (slice(4, 8), [0, 0, 1, 2, 0])):

@@ -3,8 +3,10 @@
 import json
 import re
 import struct
+import threading
 import zlib
 from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,6 +195,41 @@ def test_observations_may_stand_within_one_another(model: Layers) -> None:
             model(x)
         model(x)
     assert [len(inner.values), len(outer.values)] == [2, len(outer.recording.records)]
+    assert not any("run" in vars(module) for module in model.modules())
+
+
+def test_a_call_belongs_to_the_innermost_observation_alone(model: Layers) -> None:
+    first, second = torch.randn(2, 1, 4, 5, 8)
+    with observe(model) as alone:
+        model(first)
+    with observe(model) as outer:
+        model(first)
+        with observe(model):
+            model(second)
+        with record(model):
+            model(second)
+    for ours, theirs in zip(outer, alone, strict=True):
+        assert torch.equal(outer.values[id(ours)], alone.values[id(theirs)])
+
+
+def test_observations_of_several_threads_may_end_in_any_order(model: Layers) -> None:
+    def observed(x: torch.Tensor, before: threading.Barrier, after: threading.Event, done: threading.Event) -> list:
+        with observe(model) as observation:
+            before.wait()
+            model(x)
+            after.wait()
+        done.set()
+        return [observation.values[id(each)] for each in observation]
+
+    inputs, both = torch.randn(2, 1, 4, 5, 8), threading.Barrier(2)
+    at_once, first_ended, last_ended = (threading.Event() for _ in range(3))
+    at_once.set()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(observed, inputs[0], both, at_once, first_ended)
+        last = pool.submit(observed, inputs[1], both, first_ended, last_ended)
+        for x, values in zip(inputs, (first.result(), last.result()), strict=True):
+            assert len(values) == 2
+            assert torch.equal(values[0], x[:, :2])
     assert not any("run" in vars(module) for module in model.modules())
 
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import fields
+from typing import Any
 
 import pytest
 import torch
@@ -51,6 +52,15 @@ def test_the_table_grows_and_keeps_its_rows() -> None:
     assert position(torch.zeros(0, dtype=torch.int64)).shape == (0, 4)
     assert position.max_length is None
     assert position.state_dict() == {}  # a function, not a parameter
+
+
+def test_the_table_may_be_exchanged_by_another_thread_while_it_grows() -> None:
+    class Raced(Sinusoid):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value[:64] if name == "table" else value)
+
+    position = torch.arange(500)
+    torch.testing.assert_close(Raced(4)(position), Sinusoid(4)(position))
 
 
 def test_the_table_follows_the_dtype_of_the_model() -> None:

@@ -2,8 +2,10 @@
 
 import re
 import sys
+import threading
 import types
 import webbrowser
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from foveate.attention import Attention
+from foveate.attention.explanation import explaining
 from foveate.data.batch import Batch
 from foveate.data.label import Labels
 from foveate.data.tokeniser import CharacterTokeniser, WordTokeniser
 from foveate.errors import DataError
 from foveate.inspect import Alignment, Trace, observe, steps
-from foveate.inspect.ablation import explained
 from foveate.inspect.attribution import attention_rollout
 from foveate.models import BERTConfig, GPTConfig, TransformerConfig
 from foveate.models.classifier import ClassifierConfig
@@ -212,10 +215,32 @@ def test_values_of_a_trace_are_those_that_attention_mixes() -> None:
     torch.manual_seed(5)
     going = generator()
     site = going.trace("the cat sat").sites[1]
-    with explained(going.model), observe(going.model) as recording, torch.inference_mode():
+    with explaining(), observe(going.model) as recording, torch.inference_mode():
         going.model(Batch.of([going.ids("the cat sat")]))
     _, record = recording
     assert torch.equal(site.tensors["value"], recording.values[id(record)][0].half())
+
+
+def test_a_model_answers_in_one_thread_while_it_is_traced_in_another() -> None:
+    """A trace changes nothing in the model, not even while its pass is repeated."""
+    torch.manual_seed(5)
+    going = generator()
+    batch, main = Batch.of([going.ids("the cat sat")]), threading.current_thread()
+    sites = [module for module in going.model.modules() if isinstance(module, Attention)]
+    normalisers = [site.normaliser for site in sites]
+    alone, passes = going.model(batch), []
+
+    def look(*_: object) -> None:
+        if threading.current_thread() is main:
+            with ThreadPoolExecutor(1) as pool:
+                same = torch.equal(pool.submit(going.model, batch).result(), alone)
+            passes.append(same and all(site.normaliser is part for site, part in zip(sites, normalisers, strict=True)))
+
+    hook = next(going.model.children()).register_forward_hook(look)
+    trace = going.trace("the cat sat")
+    hook.remove()
+    assert passes == [True, True]
+    assert trace.sites[1].tensors.keys() >= {"value"}
 
 
 def test_texts_beyond_the_limit_say_why_values_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from foveate.attention.mechanism import Site, SiteConfig, demand_of
 from foveate.attention.normaliser import softmax_temperature
 from foveate.attention.paths.hidden import finite
 from foveate.attention.paths.materialised import MaterialisedPath, materialise
-from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, share_heads
+from foveate.attention.paths.path import Cost, Formula, Inputs, ShippedPath, empty_reasons, share_heads
 from foveate.attention.position import Positions
 from foveate.attention.visibility import Visibility, everything
 
@@ -211,7 +211,7 @@ class HashedPath(ShippedPath):
         if mine is None or theirs is None or not isinstance(formula.score, SharedDot):
             return ["nothing is hashed"]
         others = [rule for rule in demand_of(formula.visibility).others if not isinstance(rule, SameBucket)]
-        reasons = [f"{rule} is not a rule of buckets" for rule in others]
+        reasons = [f"{rule} is not a rule of buckets" for rule in others] + empty_reasons(query, key)
         if not at.aligned:
             reasons.append("sorting needs query i and key i in one place")
         elif not bool(((mine.mT == theirs) | (theirs < 0)).all()):

@@ -29,6 +29,10 @@ from foveate.attention.visibility import Visibility, everything
 
 FAR_BELOW = -1e9
 """A logit that exp makes 0. Not −∞, whose differences and gradients are NaN."""
+LEAST = -64.0
+"""The logarithm of the least share of a mixture. Less counts as 0: a place may hold nothing else, and is divided by it,
+and gradients of a division by nearly 0 overflow.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +133,7 @@ def balanced(
         columns = logs.logcumsumexp(-2) if causal else logs.logsumexp(-2, keepdim=True)
         logs = torch.where(allowed, logs - columns, FAR_BELOW)
         logs = torch.where(allowed, logs - logs.logsumexp(-1, keepdim=True), FAR_BELOW)
-    return torch.where(allowed, logs.exp(), 0.0)
+    return torch.where(allowed & (logs > LEAST), logs.exp(), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +190,10 @@ class Look:
         """The weights over keys: those of the mixture belong to the keys in it."""
         own, far = self.weights.chunk(2, -1)
         mass = self._rows(self.mixture.mass)
-        share = torch.where(mass > 0, far / torch.where(mass > 0, mass, 1.0), 0.0)
-        of_mixture = self._rows(self.mixture.weights)[..., None] * share[..., None, :] * self.blocks.real[:, :, None]
+        far, mass = torch.where(mass > 0, far, 0.0), torch.where(mass > 0, mass, 1.0)
+        # Shares first: a weight over a mass near 0 would overflow.
+        share = self._rows(self.mixture.weights)[..., None] * self.blocks.real[:, :, None] / mass[..., None, :]
+        of_mixture = share * far[..., None, :]
         return self.blocks.by_key(of_mixture.flatten(-2) + self._spread(own))
 
     def implied_scores(self) -> Float[Tensor, "batch heads query key"]:

@@ -256,7 +256,8 @@ def _defined(
     for tile in layout:
         queries = query[:, :, tile.rows].to(precise)
         if not tile.columns:
-            contexts.append(queries[..., :0].sum(-1, keepdim=True).expand(-1, -1, -1, value.shape[3]))
+            nothing = queries[..., :0].sum(-1, keepdim=True) + keys[..., :0].sum() + values[..., :0].sum()
+            contexts.append(nothing.expand(-1, -1, -1, value.shape[3]))
             continue
         hidden = hidden_in(tile)
         bias = nn.functional.pad(hidden.bias, (hidden.first, 0))

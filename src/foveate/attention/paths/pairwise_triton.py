@@ -263,7 +263,8 @@ class _Call:
         of_features = [(x * factor)[:, :, :length, :hidden] for x, length in zip(slopes, lengths, strict=True)]
         # Σ_ij of the gradient of scores is 0 under softmax: of tanh = 1 − 2r only r remains.
         shared = (0, 1) if len(self.vector) == 1 else (0,)
-        of_vector = of_value * values.view(self.batch, self.heads, -1).sum(shared).view_as(self.vector)[:, :hidden]
+        total = values.view(self.batch, self.heads, self.hidden).sum(shared)
+        of_vector = of_value * total.view_as(self.vector)[:, :hidden]
         return *of_features, of_vector, grad_value.to(value.dtype), grad_bias
 
     def _weigh(self, first: int, last: int, weights: Tensor, *rest: Tensor) -> None:

@@ -34,8 +34,8 @@ class SDPAPath(ShippedPath):
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         reasons = dot_product_reasons(formula, query, key)
-        if formula.bias is not None and transformed():
-            reasons.append("under torch.func, torch's kernel may have no gradient of a bias")
+        if transformed():
+            reasons.append("under torch.func, torch's kernel lacks derivatives")
         return reasons
 
     def cost(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> Cost:

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from foveate.attention import Attention, AttentionRecord, Explanation, Recording, record
+from foveate.attention.record import active
 from foveate.inspect.trace.conversion import bits, require_small
 from foveate.inspect.trace.site import Site, SiteKind, layer_of
 from foveate.inspect.trace.track import Track
@@ -18,6 +20,8 @@ from foveate.interruption import ask
 
 CHECKED = 32
 """The number of queries of each call on which explain and run are compared."""
+_changing = Lock()
+"""Held while modules get and lose their observers, since observations in several threads begin and end in any order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,19 +132,17 @@ def observe(model: nn.Module, *, values: bool = True, check: bool = True) -> Ite
     True
     """
     with record(model) as recording:
-        observation = Observation(recording)
-        watched = [(name, module) for name, module in model.named_modules() if _runs(module)]
-        earlier = {name: vars(module).get("run") for name, module in watched}  # of an observation around this one
-        for name, module in watched:
-            module.run = _Watched(observation, name, module, module.run, values, check)
+        observer = _Observer(Observation(recording), values, check)
+        modules = [module for module in model.modules() if _runs(module)]
+        with _changing:
+            for module in modules:
+                _watch(module).observers.append(observer)
         try:
-            yield observation
+            yield observer.observation
         finally:
-            for name, module in watched:
-                if earlier[name] is None:
-                    del module.run
-                else:
-                    module.run = earlier[name]
+            with _changing:
+                for module in modules:
+                    _leave(module, observer)
 
 
 def _runs(module: nn.Module) -> bool:
@@ -148,36 +150,68 @@ def _runs(module: nn.Module) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
+class _Observer:
+    """An observation, and what it wants of each call."""
+
+    observation: Observation
+    values: bool
+    check: bool
+
+
+@dataclass(frozen=True, eq=False)
 class _Watched:
     """`run` of a module, which is observed."""
 
-    observation: Observation
-    name: str
     module: nn.Module
     run: Callable[..., Tensor]
-    values: bool
-    check: bool
+    earlier: Any
+    """The `run` that the module itself had, or None where it is that of its class."""
+    observers: list[_Observer] = field(default_factory=list)
 
     def of(self, module: Attention) -> "_Watched":
         """The same for an attention that `Attention.over` has made of this one."""
         return replace(self, module=module, run=partial(type(module).run, module))
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, **keywords: Any) -> Tensor:
+        # A call belongs to the innermost recording of its own thread, in which `record` notes it.
+        recording = active()
+        observer = next((each for each in tuple(self.observers) if each.observation.recording is recording), None)
+        if observer is None:
+            return self.run(query, key, value, **keywords)
         ask()
-        observation, module = self.observation, self.module
+        observation, module = observer.observation, self.module
         context = self.run(query, key, value, **keywords)
         with torch.no_grad():
             if not isinstance(module, Attention):
                 kind: SiteKind = "self" if query.shape[2] == key.shape[2] else "cross"
                 explain: Callable[..., Explanation] = module.explain  # type: ignore[assignment]
                 explanation = explain(query, key, value, at=keywords.get("at"))
-                observation.others.append(_Explained(self.name, kind, explanation))
+                observation.others.append(_Explained(observation.recording.names[id(module)], kind, explanation))
             else:
-                if self.values and observation.recording.records:
+                if observer.values and observation.recording.records:
                     observation.values[id(observation.recording.records[-1])] = value.detach()
-                if self.check and not keywords.get("dropout"):
+                if observer.check and not keywords.get("dropout"):
                     observation.note_difference(_difference(module, query, key, value, context, keywords))
         return context
+
+
+def _watch(module: nn.Module) -> _Watched:
+    """The watcher of a module, one for all observations together."""
+    watched = vars(module).get("run")
+    if not isinstance(watched, _Watched):
+        watched = _Watched(module, module.run, earlier=watched)  # type: ignore[arg-type]
+        module.run = watched  # type: ignore[assignment]
+    return watched
+
+
+def _leave(module: nn.Module, observer: _Observer) -> None:
+    watched = _watch(module)
+    watched.observers.remove(observer)
+    if not watched.observers:
+        if watched.earlier is None:
+            del module.run
+        else:
+            module.run = watched.earlier
 
 
 def _difference(

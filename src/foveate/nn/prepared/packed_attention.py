@@ -17,9 +17,11 @@ from torch import Tensor
 
 from foveate import native
 from foveate.attention.attention import Attention
+from foveate.attention.explanation import is_explaining
 from foveate.attention.mechanism import Mechanism
 from foveate.attention.paths.derivative import by_definition
 from foveate.attention.paths.dot import attended
+from foveate.attention.position import transformed
 from foveate.attention.score import dot_factor
 from foveate.attention.visibility import causal, padding
 
@@ -38,6 +40,10 @@ def refuses(attention: Mechanism, x: Float[Tensor, "tokens dim"], *, head_dim: i
     reasons = []
     if not isinstance(attention, Attention) or not attention.is_plain or dot_factor(attention.score, head_dim) is None:
         reasons.append("made for dot products under softmax")
+    if transformed():
+        reasons.append("its kernel has no derivatives for torch.func")
+    if is_explaining():
+        reasons.append("keeps no weights, and all are wanted")
     if attention.visibility not in (causal(), padding()):
         reasons.append(f"made for causal() and padding(), not for {attention.visibility}")
     if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.bfloat16):

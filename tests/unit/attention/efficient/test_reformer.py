@@ -122,3 +122,11 @@ def test_padding_has_finite_gradients_in_every_precision(kind: torch.dtype) -> N
     y[0].float().sum().backward()
     assert layer.query.weight.grad is not None
     assert layer.query.weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("batch", "length"), [(0, 500), (2, 0)])
+def test_nothing_to_sort_has_no_context(batch: int, length: int) -> None:
+    x = torch.zeros(batch, 1, length, 8)
+    attention = ReformerAttention(head_dim=8, chunk=4)
+    assert attention.run(x, x, x).shape == x.shape
+    assert HashedPath().refuses(attention, *attention._placed(x, x, x, None)) == ["there are no queries or no keys"]

@@ -70,3 +70,27 @@ def test_rules_that_it_cannot_honour_are_refused() -> None:
     x = torch.randn(1, 1, 5, 4)
     with pytest.raises(ValueError, match="2 queries and 5 keys do not say where they stand"):
         SinkhornAttention(head_dim=4).run(x[:, :, :2], x, x)
+
+
+def decided(logit: float, dtype: torch.dtype) -> tuple[SinkhornAttention, torch.Tensor]:
+    """Blocks of two over three keys: the last place of the mixture holds nothing but a share of e^-logit."""
+    attention = SinkhornAttention(head_dim=1, block=2, iterations=0, temperature=1.0).to(dtype)
+    torch.nn.init.constant_(attention.sorting, logit)
+    return attention, torch.tensor([0.0, 0.0, 1.0], dtype=dtype)[None, None, :, None]
+
+
+def test_gradients_are_finite_where_the_sorting_is_decided() -> None:
+    """A share of e^-95 is above 0 in float32, and gradients of a division by it overflow."""
+    attention, key = decided(95.0, torch.float32)
+    inputs = [key.clone().requires_grad_(), key.clone().requires_grad_(), torch.randn(1, 1, 3, 2, requires_grad=True)]
+    for grad in torch.autograd.grad(attention.run(*inputs).square().sum(), [*inputs, attention.sorting]):
+        assert grad.isfinite().all()
+
+
+def test_weights_are_finite_where_the_sorting_is_decided() -> None:
+    """A weight over a share of e^-14 is above the largest number of float16."""
+    attention, key = decided(14.0, torch.float16)
+    value = torch.randn(1, 1, 3, 2).half()
+    explanation = attention.explain(key, key, value)
+    torch.testing.assert_close(explanation.weights.sum(-1), torch.ones(1, 1, 3).half(), atol=2e-3, rtol=0)
+    torch.testing.assert_close(explanation.context, attention.run(key, key, value), atol=4e-3, rtol=0)
