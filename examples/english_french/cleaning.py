@@ -86,3 +86,17 @@ def repeats(text: str) -> bool:
     words = units(text)
     triples = list(zip(words, words[1:], words[2:], strict=False))
     return len(set(triples)) < len(triples)
+
+
+def stutters(text: str) -> bool:
+    """Whether two or more words, or Chinese characters, occur twice in a row.
+
+    >>> stutters("de la même taille de la même taille"), stutters("il est grand et il est petit"), stutters("oui, oui")
+    (True, False, False)
+    """
+    words = units(text)
+    return any(
+        words[start : start + size] == words[start + size : start + 2 * size]
+        for size in range(2, len(words) // 2 + 1)
+        for start in range(len(words) - 2 * size + 1)
+    )

@@ -8,6 +8,7 @@ the run's own search.
 
 * repetition: the percentage of translations in which three words in succession occur twice, although none do in the
   source; then the percentage of references that do this, and of translations that alone do it;
+* in a row: the same percentages of translations and of references for two or more words that occur twice in a row;
 * numbers, names: of the numbers that source and reference share, and of the words with a capital letter that they share
   and that training text has at most five times, the percentage that the translation has too;
 * anchors: the percentage of words with a known translation (`head.py`) whose row of the run's alignment does not have
@@ -19,11 +20,11 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cleaning import repeats
+from cleaning import repeats, stutters
 from head import anchors
 
 from foveate import Translator
@@ -48,6 +49,8 @@ class Row:
     repetition: float
     repetition_of_references: float
     own_repetition: float
+    in_a_row: float
+    in_a_row_in_references: float
     numbers: float | None
     names: float | None
     anchors: float | None
@@ -98,20 +101,21 @@ def scored(translator: Translator, domain: str, pairs: Sequence[Pair], outputs: 
         corpus_bleu(outputs, references).value,
         corpus_chrf(outputs, references).value,
         *repetitions(pairs, outputs),
+        *repetitions(pairs, outputs, stutters)[:2],
         percentage(numbers),
         percentage(names),
         misaligned(translator, pairs),
     )
 
 
-def repetitions(pairs: Sequence[Pair], outputs: Sequence[str]) -> tuple[float, float, float]:
+def repetitions(
+    pairs: Sequence[Pair], outputs: Sequence[str], does: Callable[[str], bool] = repeats
+) -> tuple[float, float, float]:
     """The percentages of pairs whose output repeats, whose reference does, and whose output alone does, of all pairs.
     Those with a source that repeats count as none of these.
     """
     sides = [
-        (repeats(output), repeats(pair.target))
-        for pair, output in zip(pairs, outputs, strict=True)
-        if not repeats(pair.source)
+        (does(output), does(pair.target)) for pair, output in zip(pairs, outputs, strict=True) if not does(pair.source)
     ]
     counts = sum(ours for ours, _ in sides), sum(theirs for _, theirs in sides)
     alone = sum(ours and not theirs for ours, theirs in sides)
@@ -150,7 +154,7 @@ def misaligned(translator: Translator, pairs: Sequence[Pair]) -> float | None:
 def shown(row: Row) -> str:
     """A row of a Markdown table."""
     figures: list[float | None] = [row.bleu, row.chrf, row.repetition, row.repetition_of_references, row.own_repetition]
-    figures += [row.numbers, row.names, row.anchors]
+    figures += [row.in_a_row, row.in_a_row_in_references, row.numbers, row.names, row.anchors]
     return f"| {row.domain} | {row.sentences:,} | {' | '.join('–' if x is None else f'{x:.1f}' for x in figures)} |"
 
 

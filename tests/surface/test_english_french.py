@@ -378,6 +378,8 @@ def test_a_lost_number_and_a_repetition_are_counted(
     pairs = [scores.Pair(1, "a small word", target) for target in targets]
     repeated = scores.Pair(1, "a small word a small word", once)
     assert scores.repetitions([*pairs, repeated], [*outputs, again]) == (40, 40, 20)
+    apart = "un petit mot et un petit mot"
+    assert scores.repetitions(pairs, [again, apart, apart, again], scores.stutters) == (50, 50, 25)
     for name in ("train", "test.letters"):
         (tmp_path / f"{name}.tsv").write_text("abc\tabc\nbca\tbca\n")
     assert scores.main([str(trained), str(tmp_path), "--out", str(tmp_path / "scores.json")]) == 0
