@@ -46,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--directions", nargs="+", metavar="DIRECTION", help="(all)")
     parser.add_argument("--out", type=Path, help="file for the scores; the translations beside it")
     arguments = parser.parse_args(argv)
+    if arguments.out and not arguments.out.absolute().parent.is_dir():
+        parser.error(f"--out: there is no folder {arguments.out.parent}. Make it first")
     translator = Translator.load(arguments.run)
     rows: list[Row] = []
     written: dict[str, list[str]] = {}

@@ -387,6 +387,14 @@ def test_a_lost_number_and_a_repetition_are_counted(
     assert (row["sentences"], row["numbers"], row["repetition"], row["own_repetition"]) == (2, None, 0, 0)
 
 
+def test_a_folder_for_scores_is_missed_before_anything_is_translated(
+    part: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        part("scores").main(["en-fr", str(tmp_path), "--out", str(tmp_path / "nowhere" / "scores.json")])
+    assert "there is no folder" in capsys.readouterr().err
+
+
 def test_equal_pairs_have_equal_links_and_others_none(part: Callable[[str], ModuleType], tmp_path: Path) -> None:
     rows = ["The king\tLe roi", "the queen!\tla reine !", "king of cats\troi des chats", "The king\tLe roi"]
     (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n")
