@@ -35,6 +35,9 @@ def main() -> None:
         compiled = torch.compile(lambda q, k, v, a=attention: a.run(q, k, v, at=at), backend="eager")
         torch.testing.assert_close(compiled(*given), expected, atol=1e-5, rtol=1e-4)
         torch._dynamo.reset()
+    attention, graphs = Attention(), []
+    torch.compile(attention.run, backend=lambda graph, _: graphs.append(graph.code) or graph)(*given)
+    assert any("scaled_dot_product_attention" in code for code in graphs), "compiled without torch's kernel"
     print(len(cases), "compiled")
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import pytest
 
-from foveate.config import build, kind_of, override, read_toml, setting, to_dict, to_toml
+from foveate.config import build, kind_of, override, read_toml, require_choices, setting, to_dict, to_toml
 from foveate.errors import UsageError
 
 
@@ -365,3 +365,24 @@ def test_a_broken_toml_file_is_named_with_the_place(tmp_path: Path) -> None:
 def test_a_toml_file_of_windows_is_read(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_bytes(b"\xef\xbb\xbfa = 1\r\n[b]\r\nc = 'd'\r\n")
     assert read_toml(tmp_path / "run.toml") == {"a": 1, "b": {"c": "d"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ordered:
+    order: Literal["rising", "falling"] = "rising"
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+
+
+def test_a_subclass_with_types_that_only_a_type_checker_knows_has_the_choices_of_its_base() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Budgeted(Ordered):
+        budget: "Money | None" = None
+
+    config = object.__new__(Budgeted)  # the constructor has its types checked in tests, and nowhere else
+    object.__setattr__(config, "order", "falling")
+    config.__post_init__()
+    object.__setattr__(config, "order", "fallin")
+    with pytest.raises(ValueError, match="order cannot be 'fallin'"):
+        config.__post_init__()

@@ -309,7 +309,7 @@ def traced() -> bool:
 
 def transformed() -> bool:
     """Whether `torch.func` or forward differentiation computes: then a number of a tensor cannot be read, or its
-    tangent would be lost.
+    tangent would be lost. Always true under `torch.compile`, which cannot read numbers either.
     """
     return _transforms() is not None or forward_ad._current_level >= 0
 

@@ -44,16 +44,29 @@ def require_choices(settings: Any) -> None:
     ValueError: order cannot be 'fallin'. Did you mean 'falling'? Choose one of: 'rising', 'falling'
     """
     cls: type = type(settings)
-    for name, annotation in hints_of(cls).items():
-        members = (annotation, *typing.get_args(annotation))
-        literals = [member for member in members if typing.get_origin(member) is typing.Literal]
-        choices = [choice for literal in literals for choice in typing.get_args(literal)]
+    for name, (choices, alone, other_texts) in _choices_of(cls).items():
         value = getattr(settings, name, None)
-        alone = annotation in literals or (isinstance(value, str) and str not in members)
-        if not literals or value in choices or not alone:
+        if value in choices or not (alone or (isinstance(value, str) and not other_texts)):
             continue
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
         raise ValueError(f"{name} cannot be {value!r}.{hint} Choose one of: {', '.join(map(repr, choices))}")
+
+
+@functools.cache
+def _choices_of(cls: type) -> dict[str, tuple[list[Any], bool, bool]]:
+    """The settings with a list of values: the list, whether the type has nothing else, and whether it has any text."""
+    try:
+        hints = hints_of(cls)
+    except NameError:  # a user's class may name types that only a type checker knows
+        return _choices_of(cls.__mro__[1])
+    lists = {}
+    for name, annotation in hints.items():
+        members = (annotation, *typing.get_args(annotation))
+        literals = [member for member in members if typing.get_origin(member) is typing.Literal]
+        if literals:
+            choices = [choice for literal in literals for choice in typing.get_args(literal)]
+            lists[name] = choices, annotation in literals, str in members
+    return lists
 
 
 def kind_of(cls: type) -> str:

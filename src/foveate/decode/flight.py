@@ -191,7 +191,8 @@ class Flight(Generic[Source]):
     def tick(self, steps: int = 1) -> list[Arrival]:
         """Decode one token of every sentence in flight, after some that wait were started. Returns complete ones.
 
-        Steps in C go on for up to `steps` tokens, until a sentence is complete.
+        Steps in C go on for up to `steps` tokens, until a sentence is complete. Raises what `decode` raises if one of
+        the sentences has no hypothesis. The flight cannot go on then: decode its sentences alone, or in a new flight.
         """
         self._ticks += 1
         with machine.small_products(self.capacity * self._beam * MULTIPLY_ADDS):

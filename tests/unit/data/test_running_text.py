@@ -146,3 +146,15 @@ def test_a_text_is_passed_on_up_to_the_first_of_its_ends():
             if ended:
                 break
         assert text + endings.rest() == expected
+
+
+def test_a_text_has_the_same_end_however_it_is_divided_into_parts():
+    ends, text = ["baa", "bbb", "a"], "cbaab"
+    for parts in (list(text), [text], ["cbaa", "b"], ["cb", "aab"]):
+        endings, before = Endings(ends), ""
+        for part in parts:
+            news, ended = endings.add(part)
+            before += news
+            if ended:
+                break
+        assert before == "cb", parts

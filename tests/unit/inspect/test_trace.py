@@ -243,6 +243,20 @@ def test_an_error_beside_an_inner_observation_is_the_user_s_own(model: Layers) -
         broken()
 
 
+def test_a_wrapper_that_a_user_puts_on_an_observed_run_stays(model: Layers) -> None:
+    x, site = torch.randn(1, 4, 5, 8), model.layers[0]
+    plain = model(x)
+    with observe(model) as observation:
+        inner = site.run
+        site.run = lambda *inputs, **keywords: 2 * inner(*inputs, **keywords)
+        model(x)
+    assert len(observation.values) == 2
+    assert "run" not in vars(model.layers[1])
+    assert not torch.equal(model(x), plain)
+    del site.run
+    assert torch.equal(model(x), plain)
+
+
 def test_observing_a_model_over_a_graph_sees_its_edges_alone_and_changes_no_answer() -> None:
     graph = Graph(features=np.random.default_rng(0).random((5, 3)), edges=np.array([[0, 1, 2], [1, 2, 3]]))
     batch, model = GraphBatch.of([graph]), GraphAttentionConfig(head_dim=2).build(3, 2).eval()

@@ -159,6 +159,9 @@ def test_lines_end_a_continuation(task: LanguageModelTask) -> None:
         task.model.embedding.weight[EOS] -= 1.0
     assert not any("\n" in each.text for each in result[0])
     assert all(each.text.count("\n") <= 1 for each in result[1])
+    for lines in (0, -1):
+        with pytest.raises(UsageError, match=f"at least 1 line, got {lines}"):
+            generator.generate("a", length=4, lines=lines)
 
 
 def test_a_prompt_without_room_for_more_is_refused(task: LanguageModelTask) -> None:

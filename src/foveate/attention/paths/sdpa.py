@@ -34,7 +34,7 @@ class SDPAPath(ShippedPath):
 
     def refuses(self, formula: Formula, query: Tensor, key: Tensor, at: Positions) -> list[str]:
         reasons = dot_product_reasons(formula, query, key)
-        if transformed():
+        if transformed() and (formula.bias is not None or not torch.compiler.is_compiling()):
             reasons.append("under torch.func, torch's kernel lacks derivatives")
         return reasons
 

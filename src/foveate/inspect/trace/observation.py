@@ -135,14 +135,15 @@ def observe(model: nn.Module, *, values: bool = True, check: bool = True) -> Ite
         observer = _Observer(Observation(recording), values, check)
         modules = [module for module in model.modules() if _runs(module)]
         with _changing:
-            for module in modules:
-                _watch(module).observers.append(observer)
+            watchers = [_watch(module) for module in modules]
+            for watcher in watchers:
+                watcher.observers.append(observer)
         try:
             yield observer.observation
         finally:
             with _changing:
-                for module in modules:
-                    _leave(module, observer)
+                for watcher in watchers:
+                    _leave(watcher, observer)
 
 
 def _runs(module: nn.Module) -> bool:
@@ -204,14 +205,13 @@ def _watch(module: nn.Module) -> _Watched:
     return watched
 
 
-def _leave(module: nn.Module, observer: _Observer) -> None:
-    watched = _watch(module)
+def _leave(watched: _Watched, observer: _Observer) -> None:
     watched.observers.remove(observer)
-    if not watched.observers:
+    if not watched.observers and vars(watched.module).get("run") is watched:  # nobody has put another there
         if watched.earlier is None:
-            del module.run
+            del watched.module.run
         else:
-            module.run = watched.earlier
+            watched.module.run = watched.earlier
 
 
 def _difference(

@@ -20,10 +20,10 @@ class Endings:
         if not part:
             return "", False
         text = self._held + part
-        places = [place for place in (text.find(end) for end in self._ends) if place >= 0]
-        if places:
+        places = [(place + len(end), place) for end in self._ends if (place := text.find(end)) >= 0]
+        if places:  # the end that is complete first comes first, however the text is divided into parts
             self._held = ""
-            return text[: min(places)], True
+            return text[: min(places)[1]], True
         size = max((_overlap(text, end) for end in self._ends), default=0)
         passed, self._held = text[: len(text) - size], text[len(text) - size :]
         return passed, False

@@ -131,6 +131,8 @@ class Generator(Looking):
         """
         require_texts(prompt)
         config = _continuing(self.config if config is None else config, count)
+        if lines is not None and (not isinstance(lines, int) or lines < 1):
+            raise UsageError(f"lines must be a whole number of at least 1 line, got {lines!r}.")
         if isinstance(prompt, str):
             return self._continued(prompt, config, count, first, length, lines)
         starts = range(first, first + count * len(prompt), count)

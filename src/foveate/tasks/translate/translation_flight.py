@@ -101,6 +101,8 @@ class TranslationFlight:
     def tick(self, steps: int = 1) -> list[tuple[Hashable, Translation]]:
         """Decode one token of every text in flight, or up to `steps` of them until a text is complete, after some that
         wait were started. Returns those that are complete, by their names; an empty text has no hypotheses.
+
+        Raises what `translate` raises if one of the texts has no hypothesis. The flight cannot go on then.
         """
         complete: list[tuple[Hashable, list[Hypothesis]]] = [(name, []) for name in self._empty]
         self._empty = []
