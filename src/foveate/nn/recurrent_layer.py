@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, cast
+from threading import Lock
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -157,18 +158,34 @@ def _computable(x: Tensor) -> AbstractContextManager[None]:
     has no products for it: torch gives it an LSTM there, which it refuses.
     """
     if transformed() or (in_bfloat16(x) and not machine.multiplies_bfloat16()):
-        return _without_onednn()
+        return _onednn.off()
     return nullcontext()
 
 
-@contextmanager
-def _without_onednn() -> Iterator[None]:
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        torch.backends.mkldnn.enabled = before
+class _OneDNN:
+    """torch's switch of oneDNN, which all threads share: it stays off until the last that needs it off is done."""
+
+    def __init__(self) -> None:
+        self._lock, self._users = Lock(), 0
+        self._before: Any = True
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        with self._lock:
+            if not self._users:
+                self._before = torch.backends.mkldnn.enabled
+            self._users += 1
+            torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    torch.backends.mkldnn.enabled = self._before
+
+
+_onednn = _OneDNN()
 
 
 @dataclass(frozen=True, kw_only=True)

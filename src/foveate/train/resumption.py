@@ -152,7 +152,10 @@ def storable(configuration: Mapping[str, Any]) -> dict[str, Any]:
                 f"{path} is {value!r}, which a checkpoint cannot store: {error}. Give None, a text, a finite number, "
                 "or a list or mapping of these."
             ) from None
-    plain: dict[str, Any] = json.loads(json.dumps(configuration))
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(configuration))
+    except TypeError as error:
+        raise UsageError(f"A checkpoint cannot store the configuration: {error}. Name its settings by texts.") from None
     return plain
 
 

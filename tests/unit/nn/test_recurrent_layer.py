@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.nn import LectureGRU, RecurrentConfig, RecurrentDecoder, RecurrentEncoder, RecurrentLayer
+from foveate.nn.recurrent_layer import _onednn
 
 LENGTHS = torch.tensor([3, 5, 1])
 
@@ -174,6 +175,16 @@ def test_an_empty_stack_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1") as refusal:
         RecurrentConfig(num_layers=0)
     assert str(refusal.value) == "num_layers must be at least 1, got 0"
+
+
+def test_threads_that_need_no_onednn_leave_it_on_whoever_ends_first() -> None:
+    first, second = _onednn.off(), _onednn.off()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not torch.backends.mkldnn.enabled
+    second.__exit__(None, None, None)
+    assert torch.backends.mkldnn.enabled
 
 
 @pytest.mark.parametrize("padded", [True, False])

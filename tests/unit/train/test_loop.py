@@ -316,6 +316,7 @@ def test_parameters_that_fsdp_refuses_are_named(line: Any, tmp_path: Path, weigh
         ({"stall_seconds": math.inf}, {}, "train.stall_seconds is inf"),
         ({}, {"data": {"shifts": (0.5, math.nan)}}, r"data.shifts is \[0.5, nan\]"),
         ({}, {"data": {"file": Path("lines")}}, r"data.file is \w*Path\('lines'\)"),
+        ({}, {"data": {("a", 1): 2}}, "A checkpoint cannot store the configuration: keys must be"),
     ],
 )
 def test_settings_that_no_checkpoint_can_hold_are_refused_before_the_first_step(
