@@ -92,7 +92,7 @@ class LabellingSide(Side):
         require_used(arguments, dict.fromkeys(("precision", "beam", "set"), "runs that write texts"), (), "for labels")
         folder = run_folder(arguments.run)
         labeller, config, examples = self.load(folder), self.saved_config(folder), self.examples(arguments)
-        _note_strange_labels(config, folder, examples)
+        self._note_strange_labels(labeller, config, examples)
         if arguments.metrics:
             raise UsageError("--metrics chooses scores of texts; labels get accuracy and F1. Leave it out.")
         if arguments.save:
@@ -102,6 +102,20 @@ class LabellingSide(Side):
             self.write_report(labeller, config, folder, Path(arguments.report), test)
             say(f"The report is in {arguments.report}.")
         return self.scores(labeller, examples, per_class=arguments.per_class)
+
+    def labels(self, labeller: Any) -> Labels:
+        """The labels that the model gives."""
+        labels: Labels = labeller.vocabulary.labels
+        return labels
+
+    def _note_strange_labels(self, labeller: Any, config: Any, examples: Sequence[Any]) -> None:
+        """Says which labels of the examples the model cannot give, because its training data lacked them."""
+        ours = frozenset(self.labels(labeller).names)
+        strange = [labels for labels in (set(config.labels_of(example)) - ours for example in examples) if labels]
+        if strange:
+            names = listing(map(repr, sorted(set[str]().union(*strange))), _NAMED)
+            place = f"in {len(strange):,} of {counted(len(examples), 'example')}"
+            say(f"Labels that the model was not trained with, and never gives: {names} ({place}).")
 
     def write_report(self, model: Any, config: Any, folder: Path, path: Path, test: Test | None = None) -> None:
         data, examples = test or ("validation", self._as_stored(model, config, folder))
@@ -184,16 +198,6 @@ class LabellingSide(Side):
         lengths, unit = self.lengths(examples)
         by_length = buckets(lengths, request, value)
         return Scored(values=self.pick(self.values(predicted), request.metrics), buckets=by_length, unit=unit)
-
-
-def _note_strange_labels(config: Any, folder: Path, examples: Sequence[Any]) -> None:
-    """Says which labels of the examples the model cannot give, because its training data lacked them."""
-    known = frozenset(Labels.load(folder / LABELS).names)
-    strange = [labels for labels in (set(config.labels_of(example)) - known for example in examples) if labels]
-    if strange:
-        names = listing(map(repr, sorted(set[str]().union(*strange))), _NAMED)
-        place = f"in {len(strange):,} of {counted(len(examples), 'example')}"
-        say(f"Labels that the model was not trained with, and never gives: {names} ({place}).")
 
 
 def _examples(config: Any, path: str, columns: tuple[int, int] | None) -> list[Any]:

@@ -12,6 +12,7 @@ import torch
 from foveate.config import to_dict
 from foveate.data.batch import Batch
 from foveate.data.image import ImageReader
+from foveate.data.label import Labels
 from foveate.data.labelled import LabelledText
 from foveate.data.reader import Reader
 from foveate.data.text import require_lasting
@@ -173,6 +174,9 @@ class ClassifySide(LabellingSide):
         if arguments.columns and self.saved_config(Path(arguments.run)).reader is not None:
             raise UsageError("--columns chooses columns of a table, and this run does not read tables. Leave it out.")
         return super().evaluate(arguments)
+
+    def labels(self, labeller: RowClassifier) -> Labels:
+        return labeller.labels
 
     def written(self, example: LabelledText) -> str:
         return f"{example.text}\t{example.label}\n"
