@@ -130,6 +130,17 @@ def test_text_is_told_early_and_at_a_cost_that_does_not_grow():
     assert longest < 40
 
 
+def before_end(ends: list[str], parts: list[str]) -> str:
+    """What is passed on of a text that comes in parts."""
+    endings, text = Endings(ends), ""
+    for part in parts:
+        news, ended = endings.add(part)
+        text += news
+        if ended:
+            break
+    return text + endings.rest()
+
+
 def test_a_text_is_passed_on_up_to_the_first_of_its_ends():
     for ends, parts, expected in (
         (["!", "."], ["one", ". two! three"], "one"),
@@ -139,22 +150,10 @@ def test_a_text_is_passed_on_up_to_the_first_of_its_ends():
         (["aab"], ["a", "a", "a", "b", "c"], "a"),
         ([], ["a", "b"], "ab"),
     ):
-        endings, text = Endings(ends), ""
-        for part in parts:
-            news, ended = endings.add(part)
-            text += news
-            if ended:
-                break
-        assert text + endings.rest() == expected
+        assert before_end(ends, parts) == expected
 
 
 def test_a_text_has_the_same_end_however_it_is_divided_into_parts():
     ends, text = ["baa", "bbb", "a"], "cbaab"
     for parts in (list(text), [text], ["cbaa", "b"], ["cb", "aab"]):
-        endings, before = Endings(ends), ""
-        for part in parts:
-            news, ended = endings.add(part)
-            before += news
-            if ended:
-                break
-        assert before == "cb", parts
+        assert before_end(ends, parts) == "cb", parts
